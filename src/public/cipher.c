@@ -10,11 +10,8 @@
  *
  * Everything that the MAC reads before its last block, and the head of that block,
  * depend only on the range and the tweak.  So they are prepared, and a round costs
- * one AES block.
- *
- * The radix is an argument although the extension needs only 2, because NIST's
- * samples are in radix 10 and 36: the test runs them through the code that the
- * server runs.  A half is a number below 2^56, or below a power of two up to 2^63.
+ * one AES block.  The radix is an argument only for NIST's samples, which the test runs.
+ * A half is a number below 2^56, or below a power of two up to 2^63.
  *
  * Nothing here needs the server, and nothing raises an error: if OpenSSL refuses,
  * the result is false or NULL.
@@ -52,7 +49,6 @@ snowflake_cipher_aes_free(SnowflakeAes *aes)
 	EVP_CIPHER_CTX_free(aes);
 }
 
-/* Encrypt one block in place. */
 static inline bool
 encrypt_block(SnowflakeAes *aes, uint8 *block)
 {
@@ -63,9 +59,8 @@ encrypt_block(SnowflakeAes *aes, uint8 *block)
 }
 
 /*
- * Prepare encryption of numbers of so many digits with a tweak.  The caller makes
- * sure that the halves are not too large, and that there are at most 255 digits.
- * Returns false if OpenSSL refuses.
+ * Prepare encryption of numbers of so many digits, at most 255, with a tweak.  Returns false
+ * if OpenSSL refuses.
  */
 bool
 snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix, int digits,
@@ -114,16 +109,10 @@ snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix,
 		if (at == SNOWFLAKE_AES_BLOCK - 1 && !encrypt_block(aes, ff1->block))
 			return false;
 	}
-	if (tweak_bytes % SNOWFLAKE_AES_BLOCK > (size_t) tail &&
-		!encrypt_block(aes, ff1->block))
-		return false;
-	return true;
+	return tweak_bytes % SNOWFLAKE_AES_BLOCK <= (size_t) tail || encrypt_block(aes, ff1->block);
 }
 
-/*
- * Computes what a round adds to a half with the given modulus, from the other
- * half: y of the standard, modulo that.
- */
+/* Computes what a round adds to a half with this modulus, from the other half: the standard's y. */
 static inline bool
 round_number(const SnowflakeFF1 *ff1, int round, uint64 other, uint64 modulus,
 			 uint64 *result)
@@ -150,40 +139,26 @@ round_number(const SnowflakeFF1 *ff1, int round, uint64 other, uint64 modulus,
 }
 
 /*
- * Encrypt a number in place: its upper and its lower half, each below its modulus.  Returns false
- * if OpenSSL refuses.
+ * Encrypt or decrypt a number in place: its upper and its lower half, each below its modulus.
+ * Returns false if OpenSSL refuses.
  */
 bool
-snowflake_cipher_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
+snowflake_cipher_ff1_crypt(const SnowflakeFF1 *ff1, bool decrypt, uint64 half[2])
 {
-	for (int round = 0; round < ROUNDS; round++)
+	/* the half that a round changes, before it becomes the other one */
+	int			changed = decrypt ? 1 : 0;
+
+	for (int i = 0; i < ROUNDS; i++)
 	{
+		int			round = decrypt ? ROUNDS - 1 - i : i;
 		uint64		modulus = ff1->modulus[round % 2];
 		uint64		added;
 
-		if (!round_number(ff1, round, half[1], modulus, &added))
+		if (!round_number(ff1, round, half[1 - changed], modulus, &added))
 			return false;
-		added += half[0];
-		half[0] = half[1];
-		half[1] = added >= modulus ? added - modulus : added;
-	}
-	return true;
-}
-
-/* Decrypt a number in place, likewise. */
-bool
-snowflake_cipher_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
-{
-	for (int round = ROUNDS - 1; round >= 0; round--)
-	{
-		uint64		modulus = ff1->modulus[round % 2];
-		uint64		added;
-
-		if (!round_number(ff1, round, half[0], modulus, &added))
-			return false;
-		added = half[1] + (modulus - added);
-		half[1] = half[0];
-		half[0] = added >= modulus ? added - modulus : added;
+		added = half[changed] + (decrypt ? modulus - added : added);
+		half[changed] = half[1 - changed];
+		half[1 - changed] = added >= modulus ? added - modulus : added;
 	}
 	return true;
 }

@@ -29,7 +29,6 @@ extern void snowflake_cipher_aes_free(SnowflakeAes *aes);
 extern bool snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes,
 										 uint32 radix, int digits,
 										 const void *tweak, size_t tweak_bytes);
-extern bool snowflake_cipher_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
-extern bool snowflake_cipher_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
+extern bool snowflake_cipher_ff1_crypt(const SnowflakeFF1 *ff1, bool decrypt, uint64 half[2]);
 
 #endif							/* SNOWFLAKE_CIPHER_H */

@@ -11,19 +11,16 @@
  * it has changed.  So a replaced file counts even if a reload of the configuration
  * failed, and all of a transaction uses the same keys.  They are never in shared
  * memory, in a setting, in SQL or in the log.  Errors show the number of a line, but
- * not the file's content, nor its path, which the setting shows to roles that may see
- * it.
+ * neither the file's content nor its path.
  *
  * A file that was changed a moment ago may be half written, and half a file may be a
- * valid file with fewer keys.  So it is read only if it has not changed for
- * SETTLE_MS, and does not change while it is read.  Until then, a process that has
- * keys goes on with them, and one that has none waits.  It follows that a change
- * after the file was read has another time than the change before, so the two can be
- * distinguished.
+ * valid file with fewer keys.  So it is read only if it has not changed for SETTLE_MS, and
+ * does not change while it is read.  Until then, a process that has keys goes on with them,
+ * and one that has none waits.  So a change after the file was read has another time than
+ * the one before.
  *
- * A refused file is an error in every session that needs a key, even one that
- * already has keys: a key that was removed must not stay in use in some sessions.
- * The file is read again until it is valid.
+ * A refused file is an error in every session that needs a key, also in one that has keys:
+ * one that was removed must not stay in use.  The file is read again until it is valid.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,6 +35,7 @@
 #include "storage/fd.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -52,25 +50,10 @@
 
 #define KEY_BYTES		32
 #define MAX_FILE_BYTES	16384
-
-/* A file that was changed within this time may be half written. */
 #define SETTLE_MS		500
+#define SETTING			"snowflake_public.key_file" /* in errors, for the path */
 
-/* Errors name the setting instead of the path. */
-#define SETTING			"snowflake_public.key_file"
-
-/* The parsed lines. */
-typedef struct KeyLines
-{
-	int			count;
-	int			numbers[SNOWFLAKE_MAX_KEYS];
-	uint8		keys[SNOWFLAKE_MAX_KEYS][KEY_BYTES];
-} KeyLines;
-
-/* The keys of this process, in ascending order of their numbers. */
-static SnowflakeKey keys[SNOWFLAKE_MAX_KEYS];
-static int	nkeys = 0;
-static uint32 generation = 0;
+static SnowflakeKeys keys = {0};
 
 /* The file that they are from, as it was, and the last transaction that checked it. */
 static struct stat keys_file;
@@ -78,10 +61,9 @@ static LocalTransactionId keys_lxid = InvalidLocalTransactionId;
 
 static char *key_file = NULL;
 
-/*
- * Is it the same file, unchanged?  A change of the content or the permissions
- * also changes the ctime, which cannot be set.
- */
+extern PGDLLEXPORT void _PG_init(void);
+
+/* Is it the same file, unchanged?  A change also changes the ctime, which cannot be set. */
 static bool
 is_same_file(const struct stat *a, const struct stat *b)
 {
@@ -91,10 +73,7 @@ is_same_file(const struct stat *a, const struct stat *b)
 		a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/*
- * Was the file changed just now?  A file from the future was not: then a clock is
- * wrong, and no session should wait for it.
- */
+/* Was the file changed just now?  If it seems to be from the future, a clock is wrong. */
 static bool
 is_fresh(const struct stat *file)
 {
@@ -107,16 +86,6 @@ is_fresh(const struct stat *file)
 	return ms >= 0 && ms < SETTLE_MS;
 }
 
-static void
-stat_file(int fd, struct stat *file)
-{
-	if (fstat(fd, file) != 0)
-		ereport(ERROR,
-				errcode_for_file_access(),
-				errmsg("could not stat the file of \"%s\": %m", SETTING));
-}
-
-/* Wait for a file that may be half written. */
 static void
 wait_a_moment(void)
 {
@@ -149,10 +118,7 @@ check_file(const struct stat *file)
 				errdetail("It must have permissions u=rw (0600) or less if it is owned by the user that runs the server, or u=rw,g=r (0640) or less if it is owned by root."));
 }
 
-/*
- * Read the file into a new string, which has secrets.  Sets its length, and *file
- * to its state.  Returns NULL if it may be half written.
- */
+/* Read the file, which has secrets, and its state.  Returns NULL if it may be half written. */
 static char *
 read_file(int *file_bytes, struct stat *file)
 {
@@ -160,7 +126,9 @@ read_file(int *file_bytes, struct stat *file)
 	char	   *content;
 	int			length = 0;
 	int			bytes;
+	int			read_errno;
 	int			fd;
+	bool		is_changed;
 
 	/* do not wait for a pipe, which is refused below */
 	fd = OpenTransientFile(key_file, O_RDONLY | O_NONBLOCK);
@@ -168,7 +136,10 @@ read_file(int *file_bytes, struct stat *file)
 		ereport(ERROR,
 				errcode_for_file_access(),
 				errmsg("could not open the file of \"%s\": %m", SETTING));
-	stat_file(fd, file);
+	if (fstat(fd, file) != 0)
+		ereport(ERROR,
+				errcode_for_file_access(),
+				errmsg("could not stat the file of \"%s\": %m", SETTING));
 	if (!S_ISREG(file->st_mode))
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
@@ -183,98 +154,86 @@ read_file(int *file_bytes, struct stat *file)
 	content = palloc(MAX_FILE_BYTES + 1);
 	while ((bytes = read(fd, content + length, MAX_FILE_BYTES + 1 - length)) > 0)
 		length += bytes;
-	if (bytes < 0 || length > MAX_FILE_BYTES)
-	{
-		int			save_errno = errno;
-
+	read_errno = errno;
+	is_changed = fstat(fd, &after) != 0 || !is_same_file(file, &after);
+	if (bytes < 0 || length > MAX_FILE_BYTES || is_changed)
 		explicit_bzero(content, length);
-		errno = save_errno;
-		if (bytes < 0)
-			ereport(ERROR,
-					errcode_for_file_access(),
-					errmsg("could not read the file of \"%s\": %m", SETTING));
+	errno = read_errno;
+	if (bytes < 0)
+		ereport(ERROR,
+				errcode_for_file_access(),
+				errmsg("could not read the file of \"%s\": %m", SETTING));
+	if (length > MAX_FILE_BYTES)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("the file of \"%s\" is longer than %d bytes",
 					   SETTING, MAX_FILE_BYTES));
-	}
-	if (fstat(fd, &after) != 0 || !is_same_file(file, &after))
-	{
-		explicit_bzero(content, length);
-		CloseTransientFile(fd);
-		return NULL;
-	}
 	CloseTransientFile(fd);
+	if (is_changed)
+		return NULL;
 
 	/* what comes after a zero byte must not be ignored silently */
 	for (int i = 0; i < length; i++)
-	{
 		if (content[i] == '\0')
 			content[i] = '?';
-	}
 	content[length] = '\0';
 	*file_bytes = length;
 	return content;
-}
-
-static int
-hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
 }
 
 /* Parse a line that is not a comment.  Returns false if it is not a number and a key. */
 static bool
 parse_line(const char *line, int *number, uint8 *key)
 {
-	*number = 0;
-	if (*line < '0' || *line > '9')
-		return false;
-	for (; *line >= '0' && *line <= '9'; line++)
-	{
-		*number = *number * 10 + (*line - '0');
-		if (*number > SNOWFLAKE_MAX_KEY_NUMBER)
-			return false;
-	}
-	if (*line != ' ' && *line != '\t')
-		return false;
-	line += strspn(line, " \t");
-	for (int i = 0; i < KEY_BYTES; i++, line += 2)
-	{
-		int			high = hex_value(line[0]);
-		int			low = high < 0 ? -1 : hex_value(line[1]);
+	char	   *end;
+	long		parsed = strtol(line, &end, 10);
 
-		if (low < 0)
-			return false;
-		key[i] = (uint8) (high << 4 | low);
-	}
+	if (*line < '0' || *line > '9' || parsed > SNOWFLAKE_MAX_KEY_NUMBER ||
+		(*end != ' ' && *end != '\t'))
+		return false;
+	*number = (int) parsed;
+	line = end + strspn(end, " \t");
+	if (strspn(line, "0123456789abcdefABCDEF") < 2 * KEY_BYTES)
+		return false;
+	hex_decode(line, 2 * KEY_BYTES, (char *) key);
+	line += 2 * KEY_BYTES;
 	return line[strspn(line, " \t\r")] == '\0';
 }
 
+/* Add a key.  Returns NULL, or a sentence that says why not. */
+static const char *
+add_key(int number, const uint8 *key)
+{
+	int			at = keys.count;
+
+	if (keys.count == SNOWFLAKE_MAX_KEYS)
+		return "There are more than " CppAsString2(SNOWFLAKE_MAX_KEYS) " keys.";
+	while (at > 0 && keys.keys[at - 1].number > number)
+		at--;
+	if (at > 0 && keys.keys[at - 1].number == number)
+		return "Its number has a key already.";
+	memmove(&keys.keys[at + 1], &keys.keys[at], (keys.count - at) * sizeof(SnowflakeKey));
+	keys.keys[at].number = number;
+	keys.keys[at].aes = snowflake_cipher_aes_make(key, KEY_BYTES * 8);
+	keys.count++;
+	return NULL;
+}
+
 /*
- * Parse the lines of a file, overwriting it, into ascending order of their
- * numbers.  Returns NULL on success, otherwise a sentence that says what is
- * wrong with line *line_number.
+ * Add the keys of a file's lines, overwriting them.  Returns NULL, or a sentence that says
+ * what is wrong with line *line_number.
  */
 static const char *
-parse_lines(char *content, KeyLines *lines, int *line_number)
+parse_lines(char *content, int *line_number)
 {
+	const char *complaint = NULL;
 	char	   *next;
 
-	lines->count = 0;
 	*line_number = 0;
-	for (char *line = content; line != NULL; line = next)
+	for (char *line = content; line != NULL && complaint == NULL; line = next)
 	{
 		uint8		key[KEY_BYTES];
-		const char *complaint;
 		int			number;
-		int			at;
 
 		next = strchr(line, '\n');
 		if (next != NULL)
@@ -283,42 +242,19 @@ parse_lines(char *content, KeyLines *lines, int *line_number)
 		line += strspn(line, " \t\r");
 		if (*line == '\0' || *line == '#')
 			continue;
-
-		complaint = parse_line(line, &number, key) ? NULL :
-			psprintf("A line is a number from 0 to %d, a space, and a key of %d hexadecimal digits.",
-					 SNOWFLAKE_MAX_KEY_NUMBER, 2 * KEY_BYTES);
-		if (complaint == NULL && lines->count == SNOWFLAKE_MAX_KEYS)
-			complaint = psprintf("There are more than %d keys.", SNOWFLAKE_MAX_KEYS);
-
-		for (at = lines->count; complaint == NULL && at > 0; at--)
-		{
-			if (lines->numbers[at - 1] == number)
-				complaint = "Its number has a key already.";
-			if (lines->numbers[at - 1] < number)
-				break;
-		}
-		if (complaint == NULL)
-		{
-			memmove(&lines->numbers[at + 1], &lines->numbers[at],
-					(lines->count - at) * sizeof(lines->numbers[0]));
-			memmove(lines->keys[at + 1], lines->keys[at],
-					(lines->count - at) * sizeof(lines->keys[0]));
-			lines->numbers[at] = number;
-			memcpy(lines->keys[at], key, KEY_BYTES);
-			lines->count++;
-		}
+		complaint = parse_line(line, &number, key) ? add_key(number, key) :
+			"A line is a number from 0 to " CppAsString2(SNOWFLAKE_MAX_KEY_NUMBER)
+			", a space, and a key of 64 hexadecimal digits.";
 		explicit_bzero(key, sizeof(key));
-		if (complaint != NULL)
-			return complaint;
 	}
-	return NULL;
+	return complaint;
 }
 
 static void
 forget_keys(void)
 {
-	while (nkeys > 0)
-		snowflake_cipher_aes_free(keys[--nkeys].aes);
+	while (keys.count > 0)
+		snowflake_cipher_aes_free(keys.keys[--keys.count].aes);
 }
 
 /* Replace the keys with those of the file.  An error leaves no keys. */
@@ -326,15 +262,13 @@ static void
 load_keys(void)
 {
 	struct stat file;
-	KeyLines	lines;
 	const char *complaint;
 	char	   *content;
 	int			length;
 	int			line_number;
-	bool		refused = false;
 
 	forget_keys();
-	generation++;
+	keys.generation++;
 	if (key_file[0] == '\0')
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -343,30 +277,23 @@ load_keys(void)
 
 	while ((content = read_file(&length, &file)) == NULL)
 		wait_a_moment();
-	complaint = parse_lines(content, &lines, &line_number);
+	complaint = parse_lines(content, &line_number);
 	explicit_bzero(content, length);
-	for (int i = 0; i < lines.count && complaint == NULL && !refused; i++)
-	{
-		keys[i].number = lines.numbers[i];
-		keys[i].aes = snowflake_cipher_aes_make(lines.keys[i], KEY_BYTES * 8);
-		if (keys[i].aes == NULL)
-			refused = true;
-		else
-			nkeys++;
-	}
-	explicit_bzero(&lines, sizeof(lines));
-
 	if (complaint != NULL)
+	{
+		forget_keys();
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("line %d of the file of \"%s\" is invalid", line_number, SETTING),
 				errdetail_internal("%s", complaint));
-	if (refused)
-	{
-		forget_keys();
-		elog(ERROR, "OpenSSL has no AES-256");
 	}
-	if (nkeys == 0)
+	for (int i = 0; i < keys.count; i++)
+		if (keys.keys[i].aes == NULL)
+		{
+			forget_keys();
+			elog(ERROR, "OpenSSL has no AES-256");
+		}
+	if (keys.count == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("the file of \"%s\" has no key", SETTING));
@@ -375,39 +302,26 @@ load_keys(void)
 }
 
 /*
- * Make sure that the keys are those of the file.  An error leaves none; otherwise
- * there is at least one.
+ * Returns the keys, at least one.  They are valid until the next call, and do not change
+ * before the transaction ends.  All errors about the file are raised here, and leave none.
  */
-static void
-look_at_file(void)
+const SnowflakeKeys *
+snowflake_keys_get(void)
 {
 	struct stat file;
 
-	if (nkeys == 0 || key_file[0] == '\0' || stat(key_file, &file) != 0 ||
+	if (likely(keys.count > 0 && keys_lxid == MyLocalXid))
+		return &keys;
+	if (keys.count == 0 || key_file[0] == '\0' || stat(key_file, &file) != 0 ||
 		!(is_same_file(&file, &keys_file) || (S_ISREG(file.st_mode) && is_fresh(&file))))
 		load_keys();
 	keys_lxid = MyLocalXid;
+	return &keys;
 }
 
-/*
- * Sets *result to the keys, in ascending order of their numbers, and returns how
- * many there are, at least one.  They are valid until the next call, and do not
- * change before the transaction ends; another generation means other keys.  All
- * errors about the file are raised here.
- */
-int
-snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation)
-{
-	if (unlikely(nkeys == 0 || keys_lxid != MyLocalXid))
-		look_at_file();
-	*result = keys;
-	*result_generation = generation;
-	return nkeys;
-}
-
-/* Define the setting, when the library is loaded. */
+/* The library of the extension snowflake_public is loaded: define its setting. */
 void
-snowflake_keys_init(void)
+_PG_init(void)
 {
 	/* not all roles may see where the file is, and none may see its content */
 	DefineCustomStringVariable(SETTING,

@@ -23,7 +23,14 @@ typedef struct SnowflakeKey
 	SnowflakeAes *aes;
 } SnowflakeKey;
 
-extern void snowflake_keys_init(void);
-extern int	snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation);
+/* In ascending order of their numbers; another generation means other keys. */
+typedef struct SnowflakeKeys
+{
+	SnowflakeKey keys[SNOWFLAKE_MAX_KEYS];
+	int			count;
+	uint32		generation;
+} SnowflakeKeys;
+
+extern const SnowflakeKeys *snowflake_keys_get(void);
 
 #endif							/* SNOWFLAKE_KEYS_H */

@@ -1,25 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * public.c
- *	  Public IDs: encrypted, as text and as UUID.  Also the module entry of the
- *	  extension snowflake_public.
+ *	  Public IDs: encrypted, as text and as UUID.
  *
  * The text is a context, an underscore, and digits of base32: the number of the key,
- * in one digit or two, and the encrypted ID in 13.  Each text stands for one ID,
- * which depends on the key and the context.  So every text can be decrypted, unless
- * it is not a number of 63 bits: encryption hides what an ID tells, but does not
- * prove that the text came from here.
+ * in one digit or two, and the encrypted ID in 13.  The context is the tweak of the
+ * encryption, so an ID looks different in each.  Every text can be decrypted, unless it is
+ * not a number of 63 bits: encryption hides what an ID tells, but does not prove that the
+ * text came from here.
  *
  * A UUID of version 8 has 122 bits to fill.  Its last four are the number of the
  * key, modulo 16; the others are encrypted as one number, the ID followed by 55
  * zero bits.  A UUID that was made up decrypts to so many zero bits with a
  * probability of 2^-55 for each key that is tried, and at most 16 are.
  *
- * The context is the tweak of the encryption, so an ID looks different in each.
- *
- * This library does not need that of the extension snowflake: in C, a snowflake is an
- * int8, and the code that the two share is inline in headers.  So neither has to be
- * loaded before the other, and only this one needs OpenSSL.
+ * This library does not need that of the extension snowflake: the code that the two share is
+ * inline in headers.  So neither has to be loaded before the other.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,24 +43,17 @@ PG_FUNCTION_INFO_V1(snowflake_private);
 PG_FUNCTION_INFO_V1(snowflake_public_uuid);
 PG_FUNCTION_INFO_V1(snowflake_private_uuid);
 
-extern PGDLLEXPORT void _PG_init(void);
-
 #define CONTEXT_SIZE	17		/* of the longest, with its terminator */
 
 /* Crockford's digits, in lower case */
-#define DIGIT_BITS		5
 static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
-/* Digits of an encrypted ID, and of the longest number of a key */
-#define ID_DIGITS		13
-#define KEY_DIGITS		2
-
-/* The halves of an encrypted ID, 63 bits together */
+#define DIGIT_BITS		5
+#define ID_DIGITS		13		/* of an encrypted ID */
+#define KEY_DIGITS		2		/* of the longest number of a key */
 #define ID_BITS			63
-#define LOWER_BITS		32
-
-/* Those of a UUID: the ID followed by zero bits */
-#define UUID_BITS		118
+#define LOWER_BITS		32		/* of the lower half of an encrypted ID */
+#define UUID_BITS		118		/* the ID followed by zero bits */
 #define UUID_HALF_BITS	(UUID_BITS / 2)
 #define UUID_ZERO_BITS	(UUID_BITS - ID_BITS)
 #define UUID_KEY_BITS	4
@@ -81,31 +70,14 @@ typedef struct CipherCache
 	SnowflakeFF1 ff1;
 } CipherCache;
 
-void
-_PG_init(void)
-{
-	snowflake_keys_init();
-}
-
-/*
- * Is this a context: a lower-case letter, followed by up to 15 lower-case
- * letters and digits?  It is used in URLs, and must be distinguishable from
- * the digits after it.
- */
+/* Is this a context: a lower-case letter, followed by up to 15 such letters and digits? */
 static bool
 is_context(const char *text, size_t length)
 {
-	if (length == 0 || length >= CONTEXT_SIZE || text[0] < 'a' || text[0] > 'z')
-		return false;
-	for (size_t i = 1; i < length; i++)
-	{
-		if (!((text[i] >= 'a' && text[i] <= 'z') || (text[i] >= '0' && text[i] <= '9')))
-			return false;
-	}
-	return true;
+	return length < CONTEXT_SIZE && text[0] >= 'a' && text[0] <= 'z' &&
+		strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") >= length;
 }
 
-/* Returns an argument as a context, or raises an error. */
 static char *
 get_context(text *argument)
 {
@@ -121,46 +93,33 @@ get_context(text *argument)
 }
 
 /*
- * Returns a cipher with a key and a context, ready for numbers of so many
- * bits.  It is kept in the call's fn_extra, so a query with a constant context
+ * Encrypt or decrypt a number of so many bits, in place, with a key and a context.  The
+ * prepared cipher is kept in the call's fn_extra, so a query with a constant context
  * prepares it once.
  */
-static const SnowflakeFF1 *
-get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
-		   int bits, const char *context)
+static void
+crypt_number(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation, int bits,
+			 const char *context, bool decrypt, uint64 half[2])
 {
 	CipherCache *cache = fcinfo->flinfo->fn_extra;
 
 	if (cache == NULL)
 		fcinfo->flinfo->fn_extra = cache =
 			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CipherCache));
-	if (cache->generation == generation && cache->key_number == key->number &&
-		cache->bits == bits && strcmp(cache->context, context) == 0)
-		return &cache->ff1;
-
-	/* the cache is empty until the new cipher is complete */
-	cache->generation = 0;
-	if (!snowflake_cipher_ff1_prepare(&cache->ff1, key->aes, 2, bits, context, strlen(context)))
-		elog(ERROR, "OpenSSL could not encrypt");
-	strlcpy(cache->context, context, CONTEXT_SIZE);
-	cache->key_number = key->number;
-	cache->bits = bits;
-	cache->generation = generation;
-	return &cache->ff1;
-}
-
-static void
-encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
-{
-	if (!snowflake_cipher_ff1_encrypt(ff1, half))
-		elog(ERROR, "OpenSSL could not encrypt");
-}
-
-static void
-decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
-{
-	if (!snowflake_cipher_ff1_decrypt(ff1, half))
-		elog(ERROR, "OpenSSL could not decrypt");
+	if (cache->generation != generation || cache->key_number != key->number ||
+		cache->bits != bits || strcmp(cache->context, context) != 0)
+	{
+		/* the cache is empty until the new cipher is complete */
+		cache->generation = 0;
+		if (!snowflake_cipher_ff1_prepare(&cache->ff1, key->aes, 2, bits, context, strlen(context)))
+			elog(ERROR, "OpenSSL could not encrypt");
+		strlcpy(cache->context, context, CONTEXT_SIZE);
+		cache->key_number = key->number;
+		cache->bits = bits;
+		cache->generation = generation;
+	}
+	if (!snowflake_cipher_ff1_crypt(&cache->ff1, decrypt, half))
+		elog(ERROR, "OpenSSL could not %s", decrypt ? "decrypt" : "encrypt");
 }
 
 /* Write a number with so many digits.  Returns their end. */
@@ -181,13 +140,10 @@ snowflake_public(PG_FUNCTION_ARGS)
 	uint64		half[2] = {id >> LOWER_BITS, id & LOW_BITS(LOWER_BITS)};
 	char		digits[KEY_DIGITS + ID_DIGITS + 1];
 	char	   *end;
-	const SnowflakeKey *keys,
-			   *key;
-	uint32		generation;
-	int			nkeys = snowflake_keys_get(&keys, &generation);
+	const SnowflakeKeys *keys = snowflake_keys_get();
+	const SnowflakeKey *key = &keys->keys[keys->count - 1];
 
-	key = &keys[nkeys - 1];
-	encrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
+	crypt_number(fcinfo, key, keys->generation, ID_BITS, context, false, half);
 
 	end = write_digits(digits, key->number,
 					   key->number > (int) LOW_BITS(DIGIT_BITS) ? 2 : 1);
@@ -205,21 +161,15 @@ text_error(const char *input, const char *detail)
 			errdetail_internal("%s", detail));
 }
 
-/*
- * Read the digits after a context: sets *key_number, and returns the encrypted
- * ID.  "input" is for errors.
- */
+/* Read the digits after a context: sets *key_number, and returns the encrypted ID. */
 static uint64
 read_digits(const char *input, const char *digits, int *key_number)
 {
 	int			length = (int) strlen(digits);
 	uint64		number = 0;
 
-	for (int i = 0; i < length; i++)
-	{
-		if (strchr(base32, digits[i]) == NULL)
-			text_error(input, psprintf("The digits of a public snowflake are \"%s\".", base32));
-	}
+	if (strspn(digits, base32) < strlen(digits))
+		text_error(input, psprintf("The digits of a public snowflake are \"%s\".", base32));
 	if (length != ID_DIGITS + 1 && (length != ID_DIGITS + 2 || digits[0] == '0'))
 		text_error(input, psprintf("After the context and an underscore, a public snowflake must have %d digits, or %d digits of which the first is not 0.",
 								   ID_DIGITS + 1, ID_DIGITS + 2));
@@ -256,25 +206,20 @@ snowflake_public_uuid(PG_FUNCTION_ARGS)
 	};
 	pg_uuid_t  *uuid = palloc(sizeof(pg_uuid_t));
 	uint64		word[2];
-	const SnowflakeKey *keys,
-			   *key;
-	uint32		generation;
-	int			nkeys = snowflake_keys_get(&keys, &generation);
+	const SnowflakeKeys *keys = snowflake_keys_get();
+	const SnowflakeKey *key = &keys->keys[keys->count - 1];
 
-	key = &keys[nkeys - 1];
-	encrypt(get_cipher(fcinfo, key, generation, UUID_BITS, context), half);
+	crypt_number(fcinfo, key, keys->generation, UUID_BITS, context, false, half);
 
 	/*
-	 * 48 bits, the version, 12 bits; the variant, 62 bits.  That is one bit
-	 * of the lower half in the first word.
+	 * 48 bits, the version, 12 bits; the variant, 62 bits: one of the lower
+	 * half is in the first word
 	 */
 	word[0] = half[0] << 1 | half[1] >> (UUID_HALF_BITS - 1);
-	word[0] = (word[0] >> 12) << 16 | UINT64CONST(8) << 12 | (word[0] & LOW_BITS(12));
-	word[1] = UINT64CONST(2) << 62 |
-		(half[1] & LOW_BITS(UUID_HALF_BITS - 1)) << UUID_KEY_BITS |
-		(key->number & LOW_BITS(UUID_KEY_BITS));
-	word[0] = pg_hton64(word[0]);
-	word[1] = pg_hton64(word[1]);
+	word[0] = pg_hton64((word[0] >> 12) << 16 | UINT64CONST(8) << 12 | (word[0] & LOW_BITS(12)));
+	word[1] = pg_hton64(UINT64CONST(2) << 62 |
+						(half[1] & LOW_BITS(UUID_HALF_BITS - 1)) << UUID_KEY_BITS |
+						(key->number & LOW_BITS(UUID_KEY_BITS)));
 	memcpy(uuid->data, word, UUID_LEN);
 	PG_RETURN_UUID_P(uuid);
 }
@@ -284,9 +229,7 @@ static int64
 decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 {
 	uint64		word[2];
-	const SnowflakeKey *keys;
-	uint32		generation;
-	int			nkeys;
+	const SnowflakeKeys *keys;
 	bool		tried = false;
 
 	memcpy(word, DatumGetUUIDP(uuid)->data, UUID_LEN);
@@ -301,18 +244,19 @@ decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 	word[0] = (word[0] >> 16) << 12 | (word[0] & LOW_BITS(12));
 	word[1] &= LOW_BITS(62);
 
-	nkeys = snowflake_keys_get(&keys, &generation);
-	for (int i = nkeys - 1; i >= 0; i--)
+	keys = snowflake_keys_get();
+	for (int i = keys->count - 1; i >= 0; i--)
 	{
+		const SnowflakeKey *key = &keys->keys[i];
 		uint64		half[2] = {
 			word[0] >> 1,
 			(word[0] & 1) << (UUID_HALF_BITS - 1) | word[1] >> UUID_KEY_BITS
 		};
 
-		if ((keys[i].number & LOW_BITS(UUID_KEY_BITS)) != (word[1] & LOW_BITS(UUID_KEY_BITS)))
+		if ((key->number & LOW_BITS(UUID_KEY_BITS)) != (word[1] & LOW_BITS(UUID_KEY_BITS)))
 			continue;
 		tried = true;
-		decrypt(get_cipher(fcinfo, &keys[i], generation, UUID_BITS, context), half);
+		crypt_number(fcinfo, key, keys->generation, UUID_BITS, context, true, half);
 		if ((half[1] & LOW_BITS(UUID_ZERO_BITS)) == 0)
 			return (int64) (half[0] << (ID_BITS - UUID_HALF_BITS) |
 							half[1] >> UUID_ZERO_BITS);
@@ -331,22 +275,17 @@ decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 			errdetail("It is of another context or key, or was made elsewhere."));
 }
 
-/*
- * Does a text have the digits of a UUID, and nothing else except for hyphens and
- * braces?  A text of snowflake_public() has an underscore.
- */
+/* Does a text have the digits of a UUID, and nothing else except for hyphens and braces? */
 static bool
 is_uuid(const char *text)
 {
 	int			digits = 0;
 
 	for (; *text != '\0'; text++)
-	{
 		if (isxdigit((unsigned char) *text))
 			digits++;
-		else if (*text != '-' && *text != '{' && *text != '}')
+		else if (strchr("-{}", *text) == NULL)
 			return false;
-	}
 	return digits == 2 * UUID_LEN;
 }
 
@@ -363,10 +302,8 @@ snowflake_private(PG_FUNCTION_ARGS)
 	char	   *context;
 	uint64		number;
 	uint64		half[2];
-	const SnowflakeKey *keys,
-			   *key = NULL;
-	uint32		generation;
-	int			nkeys;
+	const SnowflakeKeys *keys;
+	const SnowflakeKey *key = NULL;
 	int			key_number;
 
 	if (is_uuid(input))
@@ -397,12 +334,10 @@ snowflake_private(PG_FUNCTION_ARGS)
 	}
 	number = read_digits(input, underscore + 1, &key_number);
 
-	nkeys = snowflake_keys_get(&keys, &generation);
-	for (int i = 0; i < nkeys; i++)
-	{
-		if (keys[i].number == key_number)
-			key = &keys[i];
-	}
+	keys = snowflake_keys_get();
+	for (int i = 0; i < keys->count; i++)
+		if (keys->keys[i].number == key_number)
+			key = &keys->keys[i];
 	if (key == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -411,7 +346,7 @@ snowflake_private(PG_FUNCTION_ARGS)
 
 	half[0] = number >> LOWER_BITS;
 	half[1] = number & LOW_BITS(LOWER_BITS);
-	decrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
+	crypt_number(fcinfo, key, keys->generation, ID_BITS, context, true, half);
 	PG_RETURN_INT64((int64) (half[0] << LOWER_BITS | half[1]));
 }
 

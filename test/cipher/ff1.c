@@ -99,9 +99,9 @@ test_sample(int i)
 	encrypts = aes != NULL &&
 		snowflake_cipher_ff1_prepare(&ff1, aes, sample->radix, (int) strlen(sample->plain),
 							  sample->tweak, strlen(sample->tweak)) &&
-		snowflake_cipher_ff1_encrypt(&ff1, half) &&
+		snowflake_cipher_ff1_crypt(&ff1, false, half) &&
 		memcmp(half, wanted, sizeof(half)) == 0;
-	decrypts = encrypts && snowflake_cipher_ff1_decrypt(&ff1, half) &&
+	decrypts = encrypts && snowflake_cipher_ff1_crypt(&ff1, true, half) &&
 		memcmp(half, plain, sizeof(half)) == 0;
 	snprintf(name, sizeof(name), "NIST's FF1 sample %d", i + 1);
 	ok(encrypts && decrypts, name);
@@ -119,7 +119,7 @@ test_samples_tell_keys_apart(void)
 	halves_of(samples[0].plain, 10, half);
 	halves_of(samples[1].encrypted, 10, wanted);
 	ok(snowflake_cipher_ff1_prepare(&ff1, aes, 10, 10, "", 0) &&
-	   snowflake_cipher_ff1_encrypt(&ff1, half) &&
+	   snowflake_cipher_ff1_crypt(&ff1, false, half) &&
 	   memcmp(half, wanted, sizeof(half)) != 0,
 	   "without its tweak, a sample is not reached");
 	snowflake_cipher_aes_free(aes);
@@ -150,11 +150,11 @@ test_bijection(uint32 radix, int digits)
 			uint64		half[2] = {n / ff1.modulus[1], n % ff1.modulus[1]};
 			uint64		image;
 
-			success &= snowflake_cipher_ff1_encrypt(&ff1, half);
+			success &= snowflake_cipher_ff1_crypt(&ff1, false, half);
 			image = half[0] * ff1.modulus[1] + half[1];
 			success &= image < size && !reached[image];
 			reached[image % size] = true;
-			success &= snowflake_cipher_ff1_decrypt(&ff1, half);
+			success &= snowflake_cipher_ff1_crypt(&ff1, true, half);
 			success &= half[0] * ff1.modulus[1] + half[1] == n;
 		}
 		free(reached);
@@ -220,7 +220,7 @@ test_tweaks(int digits)
 
 		encrypt_by_the_letter(aes, digits, (int) tweak_bytes, wanted);
 		success &= snowflake_cipher_ff1_prepare(&ff1, aes, 2, digits, tweak, tweak_bytes) &&
-			snowflake_cipher_ff1_encrypt(&ff1, half) &&
+			snowflake_cipher_ff1_crypt(&ff1, false, half) &&
 			memcmp(half, wanted, sizeof(half)) == 0;
 	}
 	snprintf(name, sizeof(name), "tweaks of %d bits, by the letter of the standard", digits);
@@ -234,9 +234,9 @@ comes_back(const SnowflakeFF1 *ff1, uint64 id)
 {
 	uint64		half[2] = {id / ff1->modulus[1], id % ff1->modulus[1]};
 
-	return snowflake_cipher_ff1_encrypt(ff1, half) &&
+	return snowflake_cipher_ff1_crypt(ff1, false, half) &&
 		(half[0] * ff1->modulus[1] + half[1]) >> ID_BITS == 0 &&
-		snowflake_cipher_ff1_decrypt(ff1, half) &&
+		snowflake_cipher_ff1_crypt(ff1, true, half) &&
 		half[0] * ff1->modulus[1] + half[1] == id;
 }
 
