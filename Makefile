@@ -108,11 +108,11 @@ endif
 
 CURL_CONFIG ?= curl-config
 OTHER_MODULES += postgresql
-postgresql_OBJS = src/coordinator/postgresql.o src/coordinator/pg_primary.o src/coordinator/pg_session.o
+postgresql_OBJS = src/coordinator/postgresql.o src/coordinator/pg_session.o
 postgresql_LIBS = $(libpq)
 ifneq ($(shell command -v $(CURL_CONFIG)),)
 OTHER_MODULES += consul etcd
-http_OBJS = src/coordinator/http.o src/coordinator/json.o src/coordinator/url.o
+http_OBJS = src/coordinator/http.o src/coordinator/url.o
 http_LIBS = $(shell $(CURL_CONFIG) --libs)
 consul_OBJS = src/coordinator/consul.o $(http_OBJS)
 consul_LIBS = $(http_LIBS)

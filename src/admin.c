@@ -25,7 +25,6 @@
 #include "layout/server_layout.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 #include "mint/mint.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);

@@ -31,7 +31,6 @@
 #include "lease/lease.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 
 PG_MODULE_MAGIC_EXT(
 					.name = "snowflake",

@@ -19,10 +19,7 @@
 #include "miscadmin.h"
 
 #include "base/compat.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/http.h"
-#include "coordinator/json.h"
-#include "coordinator/url.h"
 
 PG_MODULE_MAGIC_EXT(
 					.name = "snowflake_consul",
@@ -32,12 +29,6 @@ PG_MODULE_MAGIC_EXT(
 #define DEFAULT_PORT	8500
 
 #define PATH_CHARACTERS	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/"
-
-typedef struct Connection
-{
-	SnowflakeUrl *url;
-	SnowflakeHttp *http;
-} Connection;
 
 typedef struct Indexed
 {
@@ -68,93 +59,37 @@ check_path(const char *path)
 		snowflake_url_malformed("The path of a fleet in Consul consists of ASCII letters, digits, \".\", \"_\", \"-\" and \"/\", and has no part that is empty, \".\" or \"..\".");
 }
 
-static void *
-consul_connect(const char *text, int64 *deadline_usec)
-{
-	static const char *const parameters[] = {"passfile", "cacert", "cert", "key", NULL};
-	Connection *connection = palloc0(sizeof(Connection));
-	char	   *token;
-
-	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
-	check_path(connection->url->path);
-	connection->http = snowflake_http_open(connection->url,
-										   strcmp(connection->url->scheme, "consuls") == 0,
-										   deadline_usec);
-	token = snowflake_url_secret(connection->url);
-	if (token != NULL)
-		snowflake_http_header(connection->http, psprintf("X-Consul-Token: %s", token));
-	return connection;
-}
-
-/* A store of Consul has no name of its own. */
-static void
-consul_identify(void *arg, SnowflakeIdentity *identity)
-{
-	Connection *connection = arg;
-
-	memset(identity, 0, sizeof(*identity));
-	identity->clock = snowflake_http_clock(connection->http);
-}
-
-static void
-consul_set_deadline(void *arg, int64 deadline_usec)
-{
-	Connection *connection = arg;
-
-	snowflake_http_set_deadline(connection->http, deadline_usec);
-}
-
-static void
-consul_close(void *arg)
-{
-	Connection *connection = arg;
-
-	snowflake_http_close(connection->http);
-}
-
-/* Nothing has to be made before there can be keys. */
-static void
-consul_prepare(void *arg)
-{
-}
-
 /* Parse a record of the store.  Returns NULL if it is not one of ours. */
 static Indexed *
-parse_record(Connection *connection, JsonbContainer *json)
+parse_record(SnowflakeHttp *consul, JsonbContainer *json)
 {
-	char	   *prefix = psprintf("%s/", connection->url->path);
-	Indexed    *indexed = palloc0(sizeof(Indexed));
-	char	   *key,
-			   *value,
-			   *index;
+	char	   *prefix = psprintf("%s/", consul->url->path);
+	char	   *key = snowflake_http_text(json, "Key");
+	char	   *index = snowflake_http_text(json, "ModifyIndex");
+	Indexed    *indexed = palloc(sizeof(Indexed));
 
-	key = snowflake_json_text(json, "Key");
-	value = snowflake_json_text(json, "Value");
-	index = snowflake_json_text(json, "ModifyIndex");
 	if (key == NULL || index == NULL || strncmp(key, prefix, strlen(prefix)) != 0)
 		return NULL;
 	indexed->record.key = key + strlen(prefix);
-	indexed->record.value = value == NULL ? NULL : snowflake_json_base64_decode(value);
-	if (indexed->record.value == NULL)
-		indexed->record.value = pstrdup("");
+	indexed->record.value = snowflake_http_decode(snowflake_http_text(json, "Value"));
 	indexed->index = strtoi64(index, NULL, 10);
 	return indexed;
 }
 
 static List *
-consul_list(void *arg, const char *key)
+consul_list(SnowflakeCoordinator *coordinator, const char *key)
 {
-	Connection *connection = arg;
+	SnowflakeHttp *consul = (SnowflakeHttp *) coordinator;
 	const char *path = key != NULL ?
-	psprintf("v1/kv/%s/%s?consistent", connection->url->path, key) :
-	psprintf("v1/kv/%s/?recurse&consistent", connection->url->path);
+	psprintf("v1/kv/%s/%s?consistent", consul->url->path, key) :
+	psprintf("v1/kv/%s/?recurse&consistent", consul->url->path);
 	long		status;
-	JsonbContainer *answer = snowflake_http_request(connection->http, "GET", path, NULL, &status);
+	JsonbContainer *answer = snowflake_http_request(consul, "GET", path, NULL, &status);
 	List	   *records = NIL;
 	bool		valid;
 
 	/* with a text, it is another server's answer to an unknown path */
-	if (status == 404 && snowflake_http_answer_bytes(connection->http) == 0)
+	if (status == 404 && consul->answer_bytes == 0)
 		return NIL;
 	if (status != 200)
 		fail(status);
@@ -163,9 +98,7 @@ consul_list(void *arg, const char *key)
 	valid = answer != NULL && JsonContainerIsArray(answer) && JsonContainerSize(answer) > 0;
 	for (uint32 i = 0; valid && i < JsonContainerSize(answer); i++)
 	{
-		JsonbValue *kv = getIthJsonbValueFromContainer(answer, i);
-		Indexed    *indexed = kv->type != jbvBinary ? NULL :
-		parse_record(connection, kv->val.binary.data);
+		Indexed    *indexed = parse_record(consul, snowflake_http_element(answer, i));
 
 		CHECK_FOR_INTERRUPTS();
 		valid = indexed != NULL;
@@ -173,9 +106,7 @@ consul_list(void *arg, const char *key)
 			records = lappend(records, &indexed->record);
 	}
 	if (!valid)
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: its answer is not that of a Consul server"));
+		snowflake_coordinator_fail("its answer is not that of a Consul server");
 	return records;
 }
 
@@ -186,21 +117,19 @@ consul_list(void *arg, const char *key)
 static char *
 reason_of(JsonbContainer *answer)
 {
-	JsonbContainer *errors = snowflake_json_child(answer, "Errors");
-	JsonbValue *first = errors == NULL || !JsonContainerIsArray(errors) ? NULL :
-	getIthJsonbValueFromContainer(errors, 0);
-	char	   *reason = first == NULL || first->type != jbvBinary ? NULL :
-	snowflake_json_text(first->val.binary.data, "What");
+	JsonbContainer *errors = snowflake_http_child(answer, "Errors");
+	char	   *reason = errors == NULL || !JsonContainerIsArray(errors) ? NULL :
+	snowflake_http_text(snowflake_http_element(errors, 0), "What");
 
 	return reason != NULL ? reason : pstrdup("no reason given");
 }
 
 /* Run a transaction.  Returns NULL if one of its conditions is not true. */
 static JsonbContainer *
-transaction(Connection *connection, const char *path, const char *operations)
+transaction(SnowflakeHttp *consul, const char *path, const char *operations)
 {
 	long		status;
-	JsonbContainer *answer = snowflake_http_request(connection->http, "PUT", path,
+	JsonbContainer *answer = snowflake_http_request(consul, "PUT", path,
 													psprintf("[%s]", operations), &status);
 
 	if (status == 409)
@@ -223,22 +152,20 @@ transaction(Connection *connection, const char *path, const char *operations)
 
 /* An operation of a transaction, with more members at its end. */
 static char *
-operation(Connection *connection, const char *verb, const char *key, const char *more)
+operation(SnowflakeHttp *consul, const char *verb, const char *key, const char *more)
 {
 	return psprintf("{\"KV\": {\"Verb\": \"%s\", \"Key\": \"%s/%s\"%s}}",
-					verb, connection->url->path, key, more);
+					verb, consul->url->path, key, more);
 }
 
 /* Returns the index of a record that was read, or -1 if it has another value. */
 static int64
-index_of(Connection *connection, JsonbContainer *results, const char *key, const char *value)
+index_of(SnowflakeHttp *consul, JsonbContainer *results, const char *key, const char *value)
 {
 	for (uint32 i = 0; results != NULL && i < JsonContainerSize(results); i++)
 	{
-		JsonbValue *result = getIthJsonbValueFromContainer(results, i);
-		JsonbContainer *kv = result->type != jbvBinary ? NULL :
-		snowflake_json_child(result->val.binary.data, "KV");
-		Indexed    *indexed = kv == NULL ? NULL : parse_record(connection, kv);
+		JsonbContainer *kv = snowflake_http_child(snowflake_http_element(results, i), "KV");
+		Indexed    *indexed = parse_record(consul, kv);
 
 		if (indexed != NULL && strcmp(indexed->record.key, key) == 0 &&
 			strcmp(indexed->record.value, value) == 0)
@@ -249,57 +176,57 @@ index_of(Connection *connection, JsonbContainer *results, const char *key, const
 
 /* Both records are read in one request.  An index of 0 says that the key must not exist. */
 static bool
-consul_compare_and_set(void *arg, const char *key, const char *expected,
+consul_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const char *expected,
 					   const char *value, const SnowflakeRecord *unchanged)
 {
-	Connection *connection = arg;
+	SnowflakeHttp *consul = (SnowflakeHttp *) coordinator;
 	int64		index = 0;
 	int64		unchanged_index = 0;
 	const char *check;
+	const char *set;
 
 	if (expected != NULL || unchanged != NULL)
 	{
 		JsonbContainer *results;
 		JsonbContainer *answer =
-		transaction(connection, "v1/txn?consistent",
+		transaction(consul, "v1/txn?consistent",
 					psprintf("%s%s%s",
-							 expected == NULL ? "" : operation(connection, "get", key, ""),
+							 expected == NULL ? "" : operation(consul, "get", key, ""),
 							 expected == NULL || unchanged == NULL ? "" : ", ",
-							 unchanged == NULL ? "" :
-							 operation(connection, "get", unchanged->key, "")));
+							 unchanged == NULL ? "" : operation(consul, "get", unchanged->key, "")));
 
 		if (answer == NULL)
 			return false;
-		results = snowflake_json_child(answer, "Results");
+		results = snowflake_http_child(answer, "Results");
 		if (expected != NULL)
-			index = index_of(connection, results, key, expected);
+			index = index_of(consul, results, key, expected);
 		if (unchanged != NULL)
-			unchanged_index = index_of(connection, results, unchanged->key, unchanged->value);
+			unchanged_index = index_of(consul, results, unchanged->key, unchanged->value);
 		if (index < 0 || unchanged_index < 0)
 			return false;
 	}
 	check = unchanged == NULL ? "" :
-		psprintf("%s, ", operation(connection, "check-index", unchanged->key,
+		psprintf("%s, ", operation(consul, "check-index", unchanged->key,
 								   psprintf(", \"Index\": " INT64_FORMAT, unchanged_index)));
-	return transaction(connection, "v1/txn",
-					   psprintf("%s%s", check,
-								operation(connection, "cas", key,
-										  psprintf(", \"Index\": " INT64_FORMAT ", \"Value\": \"%s\"",
-												   index, snowflake_json_base64_encode(value))))) != NULL;
+	set = operation(consul, "cas", key,
+					psprintf(", \"Index\": " INT64_FORMAT ", \"Value\": \"%s\"",
+							 index, snowflake_http_encode(value, strlen(value))));
+	return transaction(consul, "v1/txn", psprintf("%s%s", check, set)) != NULL;
 }
 
-const SnowflakeCoordinator *
-_SnowflakeCoordinatorInit(void)
+SnowflakeCoordinator *
+snowflake_coordinator_connect(const char *text, int64 deadline_usec)
 {
-	static const SnowflakeCoordinator coordinator = {
-		.connect = consul_connect,
-		.set_deadline = consul_set_deadline,
-		.identify = consul_identify,
-		.prepare = consul_prepare,
-		.list = consul_list,
-		.compare_and_set = consul_compare_and_set,
-		.close = consul_close
-	};
+	SnowflakeUrl *url = snowflake_url_parse(text, DEFAULT_PORT, snowflake_http_parameters);
+	SnowflakeHttp *consul;
+	char	   *token;
 
-	return &coordinator;
+	check_path(url->path);
+	consul = snowflake_http_open(url, deadline_usec);
+	consul->coordinator.list = consul_list;
+	consul->coordinator.compare_and_set = consul_compare_and_set;
+	token = snowflake_url_secret(url);
+	if (token != NULL)
+		snowflake_http_header(consul, psprintf("X-Consul-Token: %s", token));
+	return &consul->coordinator;
 }

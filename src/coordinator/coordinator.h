@@ -4,13 +4,9 @@
  *	  The interface of a coordinator: it keeps records, and changes one if it
  *	  has the expected value.
  *
- * There is a module for each kind of coordinator, snowflake_<kind>, linked
- * with the libraries that it needs.  Only the lessee and the sessions of
- * administrators that create, repair or list a fleet load it; so no other
- * process has these libraries.
- *
- * The module knows nothing of leases: see lease.c for the rules, and lease_record.c for
- * what is in a record.
+ * Each kind of coordinator is a module, snowflake_<kind>, linked with the libraries that
+ * it needs.  Only the lessee and the sessions of administrators of a fleet load it, so no
+ * other process has these libraries.  It knows nothing of leases.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +15,12 @@
 
 #include "nodes/pg_list.h"
 #include "storage/fd.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/*
- * The most bytes that a coordinator may send for a list of records: 65,536 records
- * need less.
- */
+#include "base/compat.h"
+
+/* The most bytes of a list of records: 65,536 records need less. */
 #define SNOWFLAKE_MOST_BYTES	(64 * 1024 * 1024)
 
 /* Keys are short, and consist of ASCII letters, digits and "/". */
@@ -49,41 +45,35 @@ typedef struct SnowflakeIdentity
 } SnowflakeIdentity;
 
 /*
- * All functions allocate in the current memory context, whose reset also closes a connection
- * that was left open by an error.  None of them waits beyond the deadline, which is on the
- * monotonic clock, and all waits can be interrupted, with two exceptions: connect() looks up
- * hosts, for as long as the system's resolver takes; and closing a connection to ZooKeeper
- * may take some seconds more, since its client then sends what it has not sent yet.
- * Failures raise an error; after an error of compare_and_set(), it is not known whether the
- * record was changed, or will be.
+ * A connection to a coordinator, with which a module's own struct begins.
  *
- * No error has a password or a token in it.
+ * Functions allocate in the current memory context.  They raise an error if they fail;
+ * after one of compare_and_set(), it is not known whether the record was changed, or will
+ * be.  No error has a password or a token in it.  No wait goes beyond the deadline, and
+ * all can be interrupted, with two exceptions: connecting looks up hosts, for as long as
+ * the system's resolver takes; and closing a connection to ZooKeeper may take some seconds
+ * more, since its client then sends what it has not sent yet.
  */
 typedef struct SnowflakeCoordinator
 {
-	/*
-	 * Connect to the coordinator that snowflake.node_source names, before a
-	 * deadline, which is moved by the time that it took to look up the hosts.
-	 */
-	void	   *(*connect) (const char *url, int64 *deadline_usec);
+	int64		deadline_usec;	/* on the monotonic clock; the caller may set
+								 * another one */
+	SnowflakeIdentity identity; /* of the server that has answered so far */
 
-	/* Set another deadline. */
-	void		(*set_deadline) (void *connection, int64 deadline_usec);
+	/* closes the connection, also when the memory context is reset */
+	MemoryContextCallback closing;
 
 	/*
-	 * Set *identity to that of the server that has answered on this
-	 * connection so far.  Sends nothing.
+	 * Create what records are kept in, such as a table, if it does not exist.
+	 * NULL: nothing.
 	 */
-	void		(*identify) (void *connection, SnowflakeIdentity *identity);
-
-	/* Create what records are kept in, such as a table, if it does not exist. */
-	void		(*prepare) (void *connection);
+	void		(*prepare) (struct SnowflakeCoordinator *coordinator);
 
 	/*
 	 * Returns all records, as a list of SnowflakeRecord, or the one with the
 	 * given key.
 	 */
-	List	   *(*list) (void *connection, const char *key);
+	List	   *(*list) (struct SnowflakeCoordinator *coordinator, const char *key);
 
 	/*
 	 * Give a record a new value, durably, if it has the expected one (NULL:
@@ -92,17 +82,43 @@ typedef struct SnowflakeCoordinator
 	 * these does not hold; also if the change was made, but its answer was
 	 * lost and another member was asked for the same.
 	 */
-	bool		(*compare_and_set) (void *connection, const char *key,
-									const char *expected, const char *value,
+	bool		(*compare_and_set) (struct SnowflakeCoordinator *coordinator,
+									const char *key, const char *expected,
+									const char *value,
 									const SnowflakeRecord *unchanged);
-
-	void		(*close) (void *connection);
 } SnowflakeCoordinator;
 
 /*
+ * The function that each module exports: connect to the coordinator of a URL, before a
+ * deadline, which is moved by the time that it took to look up the hosts.
+ */
+typedef SnowflakeCoordinator *(*SnowflakeCoordinatorConnect) (const char *url,
+															  int64 deadline_usec);
+extern PGDLLEXPORT SnowflakeCoordinator *snowflake_coordinator_connect(const char *url,
+																	   int64 deadline_usec);
+
+/* For modules: a zeroed connection of "size" bytes, which "close" closes once or more often. */
+static inline void *
+snowflake_coordinator_make(Size size, int64 deadline_usec, MemoryContextCallbackFunction close)
+{
+	SnowflakeCoordinator *coordinator = palloc0(size);
+
+	coordinator->deadline_usec = deadline_usec;
+	coordinator->closing.func = close;
+	coordinator->closing.arg = coordinator;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &coordinator->closing);
+	return coordinator;
+}
+
+static inline void
+snowflake_coordinator_close(SnowflakeCoordinator *coordinator)
+{
+	coordinator->closing.func(coordinator);
+}
+
+/*
  * Have fd.c reserve a file descriptor for a connection, since libraries open them without its
- * knowledge, or raise an error.  The caller calls ReleaseExternalFD() when the connection is
- * closed.
+ * knowledge, or raise an error.  Closing the connection calls ReleaseExternalFD().
  */
 static inline void
 snowflake_coordinator_reserve_file(void)
@@ -114,11 +130,15 @@ snowflake_coordinator_reserve_file(void)
 				errhint("Too many files are open in this process. You may need to increase max_files_per_process."));
 }
 
-/* The symbol that each module exports. */
-#define SNOWFLAKE_COORDINATOR_INIT	"_SnowflakeCoordinatorInit"
+/* Raise an error about the coordinator. */
+pg_noreturn static inline void
+snowflake_coordinator_fail(const char *why)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: %s", why));
+}
 
-typedef const SnowflakeCoordinator *(*SnowflakeCoordinatorInit) (void);
-
-extern PGDLLEXPORT const SnowflakeCoordinator *_SnowflakeCoordinatorInit(void);
+#define SNOWFLAKE_TOO_LARGE	"its records are larger than those of a fleet"
 
 #endif							/* SNOWFLAKE_COORDINATOR_H */

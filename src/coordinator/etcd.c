@@ -19,10 +19,7 @@
 #include "utils/memutils.h"
 
 #include "base/compat.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/http.h"
-#include "coordinator/json.h"
-#include "coordinator/url.h"
 
 PG_MODULE_MAGIC_EXT(
 					.name = "snowflake_etcd",
@@ -30,37 +27,33 @@ PG_MODULE_MAGIC_EXT(
 );
 
 #define DEFAULT_PORT	2379
-
-/* The most records in a page, and in all */
 #define PAGE_RECORDS	1000
 #define MOST_RECORDS	(1024 * 1024)
 
-typedef struct Connection
-{
-	SnowflakeUrl *url;
-	SnowflakeHttp *http;
-	char		cluster[33];	/* that has answered; empty: none */
-} Connection;
-
 /* Call a method of the gateway.  Raises an error if it does not succeed. */
 static JsonbContainer *
-call(Connection *connection, const char *path, const char *body)
+call(SnowflakeHttp *etcd, const char *path, const char *body)
 {
 	long		status;
-	JsonbContainer *answer = snowflake_http_request(connection->http, "POST", path,
-													body, &status);
+	JsonbContainer *answer = snowflake_http_request(etcd, "POST", path, body, &status);
+	JsonbContainer *header = snowflake_http_child(answer, "header");
 	char	   *message;
 
-	if (status == 200 && snowflake_json_child(answer, "header") != NULL)
+	if (status == 200 && header != NULL)
 	{
-		char	   *cluster = snowflake_json_text(snowflake_json_child(answer, "header"),
-												  "cluster_id");
+		/*
+		 * A cluster has a random number; one that is restored from a snapshot
+		 * with another token has another number.  It never has two leaders,
+		 * so there are no terms.
+		 */
+		char	   *cluster = snowflake_http_text(header, "cluster_id");
 
 		if (cluster != NULL && strspn(cluster, "0123456789") == strlen(cluster))
-			strlcpy(connection->cluster, cluster, sizeof(connection->cluster));
+			strlcpy(etcd->coordinator.identity.cluster, cluster,
+					sizeof(etcd->coordinator.identity.cluster));
 		return answer;
 	}
-	message = snowflake_json_text(answer, "message");
+	message = snowflake_http_text(answer, "message");
 	ereport(ERROR,
 			errcode(status == 401 || status == 403 || status == 400 ?
 					ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
@@ -69,110 +62,58 @@ call(Connection *connection, const char *path, const char *body)
 				   status == 200 ? "its answer is not that of an etcd server" : psprintf("HTTP status %ld", status)));
 }
 
-/* Log in, if the URL has a user.  The token is sent with each request. */
+/* Log in as the URL's user.  The token is sent with each request. */
 static void
-authenticate(Connection *connection)
+authenticate(SnowflakeHttp *etcd, const char *password)
 {
 	StringInfoData body;
 	char	   *token;
-	char	   *password = snowflake_url_secret(connection->url);
 
-	if (connection->url->user == NULL)
-		return;
 	initStringInfo(&body);
 	appendStringInfoString(&body, "{\"name\": ");
-	escape_json(&body, connection->url->user);
+	escape_json(&body, etcd->url->user);
 	appendStringInfoString(&body, ", \"password\": ");
 	escape_json(&body, password == NULL ? "" : password);
 	appendStringInfoChar(&body, '}');
-	token = snowflake_json_text(call(connection, "v3/auth/authenticate", body.data),
-								"token");
+	token = snowflake_http_text(call(etcd, "v3/auth/authenticate", body.data), "token");
 	if (token == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: it sent no token"));
-	snowflake_http_header(connection->http, psprintf("Authorization: %s", token));
+		snowflake_coordinator_fail("it sent no token");
+	snowflake_http_header(etcd, psprintf("Authorization: %s", token));
 }
 
-static void *
-etcd_connect(const char *text, int64 *deadline_usec)
+static char *
+encode(const char *text)
 {
-	static const char *const parameters[] = {"passfile", "cacert", "cert", "key", NULL};
-	Connection *connection = palloc0(sizeof(Connection));
-
-	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
-	connection->http = snowflake_http_open(connection->url,
-										   strcmp(connection->url->scheme, "etcds") == 0,
-										   deadline_usec);
-	authenticate(connection);
-	return connection;
+	return snowflake_http_encode(text, strlen(text));
 }
 
-/*
- * A cluster has a random number; one that is restored from a snapshot with
- * another token has another number.  It never has two leaders, so there are no
- * terms.
- */
-static void
-etcd_identify(void *arg, SnowflakeIdentity *identity)
+static char *
+encoded_key(SnowflakeHttp *etcd, const char *key)
 {
-	Connection *connection = arg;
-
-	memset(identity, 0, sizeof(*identity));
-	strlcpy(identity->cluster, connection->cluster, sizeof(identity->cluster));
-	identity->clock = snowflake_http_clock(connection->http);
-}
-
-static void
-etcd_set_deadline(void *arg, int64 deadline_usec)
-{
-	Connection *connection = arg;
-
-	snowflake_http_set_deadline(connection->http, deadline_usec);
-}
-
-static void
-etcd_close(void *arg)
-{
-	Connection *connection = arg;
-
-	snowflake_http_close(connection->http);
-}
-
-/* Nothing has to be made before there can be keys. */
-static void
-etcd_prepare(void *arg)
-{
+	return encode(psprintf("%s/%s", etcd->url->path, key));
 }
 
 /* Append the records of an answer to a list.  Returns the last key, or NULL. */
 static char *
-append_records(Connection *connection, JsonbContainer *answer, List **records)
+append_records(SnowflakeHttp *etcd, JsonbContainer *answer, List **records)
 {
-	char	   *prefix = psprintf("%s/", connection->url->path);
-	JsonbContainer *kvs = snowflake_json_child(answer, "kvs");
+	char	   *prefix = psprintf("%s/", etcd->url->path);
+	JsonbContainer *kvs = snowflake_http_child(answer, "kvs");
 	char	   *last = NULL;
 
 	for (uint32 i = 0; kvs != NULL && i < JsonContainerSize(kvs); i++)
 	{
-		JsonbValue *kv = getIthJsonbValueFromContainer(kvs, i);
-		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
-		char	   *key,
-				   *value;
+		JsonbContainer *kv = snowflake_http_element(kvs, i);
+		char	   *key = snowflake_http_decode(snowflake_http_text(kv, "key"));
+		SnowflakeRecord *record;
 
 		CHECK_FOR_INTERRUPTS();
-		if (kv == NULL || kv->type != jbvBinary)
-			continue;
-		key = snowflake_json_text(kv->val.binary.data, "key");
-		value = snowflake_json_text(kv->val.binary.data, "value");
-		if (key == NULL || (key = snowflake_json_base64_decode(key)) == NULL ||
-			strncmp(key, prefix, strlen(prefix)) != 0)
+		if (strncmp(key, prefix, strlen(prefix)) != 0)
 			continue;
 		last = key;
+		record = palloc(sizeof(SnowflakeRecord));
 		record->key = key + strlen(prefix);
-		record->value = value == NULL ? NULL : snowflake_json_base64_decode(value);
-		if (record->value == NULL)
-			record->value = pstrdup("");
+		record->value = snowflake_http_decode(snowflake_http_text(kv, "value"));
 		*records = lappend(*records, record);
 	}
 	return last;
@@ -184,11 +125,11 @@ append_records(Connection *connection, JsonbContainer *answer, List **records)
  * page before.  The pages are not of one moment, which lease.c does not need.
  */
 static List *
-etcd_list(void *arg, const char *only)
+etcd_list(SnowflakeCoordinator *coordinator, const char *only)
 {
-	Connection *connection = arg;
-	char	   *from = psprintf("%s/%s", connection->url->path, only == NULL ? "" : only);
-	char	   *end = psprintf("%s0", connection->url->path);
+	SnowflakeHttp *etcd = (SnowflakeHttp *) coordinator;
+	char	   *from = psprintf("%s/%s", etcd->url->path, only == NULL ? "" : only);
+	char	   *end = psprintf("%s0", etcd->url->path);
 	int			from_length = strlen(from);
 	List	   *records = NIL;
 	size_t		bytes = 0;
@@ -206,29 +147,25 @@ etcd_list(void *arg, const char *only)
 		MemoryContextReset(page);
 		MemoryContextSwitchTo(page);
 		initStringInfo(&body);
-		appendStringInfo(&body, "{\"key\": \"%s\"", snowflake_json_base64_encode_bytes(from, from_length));
+		appendStringInfo(&body, "{\"key\": \"%s\"", snowflake_http_encode(from, from_length));
 		if (only == NULL)
 			appendStringInfo(&body, ", \"range_end\": \"%s\", \"limit\": \"%d\"",
-							 snowflake_json_base64_encode(end), PAGE_RECORDS);
+							 encode(end), PAGE_RECORDS);
 		appendStringInfoChar(&body, '}');
-		answer = call(connection, "v3/kv/range", body.data);
+		answer = call(etcd, "v3/kv/range", body.data);
 		MemoryContextSwitchTo(context);
-		bytes += snowflake_http_answer_bytes(connection->http);
+		bytes += etcd->answer_bytes;
 		if (bytes > SNOWFLAKE_MOST_BYTES)
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: its records are larger than those of a fleet"));
-		last = append_records(connection, answer, &records);
-		more = snowflake_json_text(answer, "more");
+			snowflake_coordinator_fail(SNOWFLAKE_TOO_LARGE);
+		last = append_records(etcd, answer, &records);
+		more = snowflake_http_text(answer, "more");
 		if (only != NULL || last == NULL || more == NULL || strcmp(more, "true") != 0)
 		{
 			MemoryContextDelete(page);
 			return records;
 		}
 		if (list_length(records) > MOST_RECORDS)
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: it has more records than a fleet can have"));
+			snowflake_coordinator_fail("it has more records than a fleet can have");
 
 		/* the next key is the last one and a byte of 0 */
 		from = last;
@@ -238,47 +175,44 @@ etcd_list(void *arg, const char *only)
 
 /* The condition that a record has a value or, if that is NULL, does not exist. */
 static char *
-condition(Connection *connection, const char *key, const char *value)
+condition(SnowflakeHttp *etcd, const char *key, const char *value)
 {
-	char	   *encoded = snowflake_json_base64_encode(psprintf("%s/%s", connection->url->path, key));
-
 	return value == NULL ?
-		psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}", encoded) :
-		psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}", encoded,
-				 snowflake_json_base64_encode(value));
+		psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}",
+				 encoded_key(etcd, key)) :
+		psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}",
+				 encoded_key(etcd, key), encode(value));
 }
 
 /* A transaction: if the conditions are true, put. */
 static bool
-etcd_compare_and_set(void *arg, const char *key, const char *expected,
+etcd_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const char *expected,
 					 const char *value, const SnowflakeRecord *unchanged)
 {
-	Connection *connection = arg;
+	SnowflakeHttp *etcd = (SnowflakeHttp *) coordinator;
 	char	   *body = psprintf("{\"compare\": [%s%s%s],"
 								" \"success\": [{\"request_put\": {\"key\": \"%s\", \"value\": \"%s\"}}]}",
-								condition(connection, key, expected),
+								condition(etcd, key, expected),
 								unchanged == NULL ? "" : ", ",
 								unchanged == NULL ? "" :
-								condition(connection, unchanged->key, unchanged->value),
-								snowflake_json_base64_encode(psprintf("%s/%s", connection->url->path, key)),
-								snowflake_json_base64_encode(value));
-	char	   *succeeded = snowflake_json_text(call(connection, "v3/kv/txn", body), "succeeded");
+								condition(etcd, unchanged->key, unchanged->value),
+								encoded_key(etcd, key), encode(value));
+	char	   *succeeded = snowflake_http_text(call(etcd, "v3/kv/txn", body), "succeeded");
 
 	return succeeded != NULL && strcmp(succeeded, "true") == 0;
 }
 
-const SnowflakeCoordinator *
-_SnowflakeCoordinatorInit(void)
+SnowflakeCoordinator *
+snowflake_coordinator_connect(const char *url, int64 deadline_usec)
 {
-	static const SnowflakeCoordinator coordinator = {
-		.connect = etcd_connect,
-		.set_deadline = etcd_set_deadline,
-		.identify = etcd_identify,
-		.prepare = etcd_prepare,
-		.list = etcd_list,
-		.compare_and_set = etcd_compare_and_set,
-		.close = etcd_close
-	};
+	SnowflakeHttp *etcd = snowflake_http_open(snowflake_url_parse(url, DEFAULT_PORT,
+																  snowflake_http_parameters),
+											  deadline_usec);
+	char	   *password = snowflake_url_secret(etcd->url);
 
-	return &coordinator;
+	etcd->coordinator.list = etcd_list;
+	etcd->coordinator.compare_and_set = etcd_compare_and_set;
+	if (etcd->url->user != NULL)
+		authenticate(etcd, password);
+	return &etcd->coordinator;
 }

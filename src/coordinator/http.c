@@ -3,51 +3,30 @@
  * http.c
  *	  Requests to a coordinator that speaks HTTP and JSON, with libcurl.
  *
- * A request goes to one host after the other until one answers.  So it may
- * be done more than once, which does no harm: lease.c recognizes its own record by
- * its content.
+ * A request goes to one host after the other until one answers.  So it may be done more
+ * than once, which does no harm: lease.c recognizes its own record by its content.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <curl/curl.h>
-
+#include "common/base64.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/http.h"
+#include "coordinator/json.h"
 
-/* How often a request checks for interrupts and the deadline */
-#define LOOK_MS			50
+#define LOOK_MS			50		/* between checks for interrupts */
 
-/*
- * The most members and elements of an answer: 65,536 records have fewer.  This bounds
- * the memory, as a parsed element takes some hundred bytes.
- */
+/* Of an answer: 65,536 records have fewer, and a parsed element takes some hundred bytes. */
 #define MOST_ELEMENTS	(10 * 65536)
 
-struct SnowflakeHttp
-{
-	const SnowflakeUrl *url;
-	bool		tls;
-	int64		deadline_usec;
-	int			host;			/* that answered last, as an index */
-	CURL	   *curl;
-	CURLM	   *multi;
-	struct curl_slist *headers;
-	struct curl_slist *addresses;	/* of the hosts */
-	char	   *answer;			/* in malloc's memory; NULL: nothing yet */
-	size_t		answer_bytes;
-	TimestampTz clock;			/* the date of the last answer, or 0 */
-	char		error[CURL_ERROR_SIZE];
-	MemoryContextCallback callback;
-};
+/* The parameters of a URL: the last three are files for TLS. */
+const char *const snowflake_http_parameters[] = {"passfile", "cacert", "cert", "key", NULL};
 
 static void
 finish(void *arg)
@@ -68,8 +47,7 @@ finish(void *arg)
 	free(http->answer);
 	http->curl = NULL;
 	http->multi = NULL;
-	http->headers = NULL;
-	http->addresses = NULL;
+	http->headers = http->addresses = NULL;
 	http->answer = NULL;
 }
 
@@ -110,7 +88,7 @@ receive_head(char *data, size_t size, size_t count, void *arg)
 		memcpy(date, data + 5, bytes - 5);
 		date[bytes - 5] = '\0';
 		seconds = curl_getdate(date, NULL);
-		http->clock = seconds == -1 ? 0 : time_t_to_timestamptz(seconds);
+		http->coordinator.identity.clock = seconds == -1 ? 0 : time_t_to_timestamptz(seconds);
 	}
 	return bytes;
 }
@@ -132,49 +110,44 @@ set_file(SnowflakeHttp *http, CURLoption option, const char *parameter)
 	(void) curl_easy_setopt(http->curl, option, path);
 }
 
-/* Tell libcurl the addresses of the hosts, so that it does not look them up itself. */
-static void
-set_addresses(SnowflakeHttp *http)
+pg_noreturn static void
+out_of_memory(void)
 {
+	ereport(ERROR,
+			errcode(ERRCODE_OUT_OF_MEMORY),
+			errmsg("out of memory"));
+}
+
+static void
+append(struct curl_slist **list, const char *text)
+{
+	struct curl_slist *longer = curl_slist_append(*list, text);
+
+	if (longer == NULL)
+		out_of_memory();
+	*list = longer;
+}
+
+/* Add a header to all requests. */
+void
+snowflake_http_header(SnowflakeHttp *http, const char *header)
+{
+	append(&http->headers, header);
+	(void) curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, http->headers);
+}
+
+/* Prepare for requests before a deadline, which is moved as connect() does.  Sends nothing. */
+SnowflakeHttp *
+snowflake_http_open(SnowflakeUrl *url, int64 deadline_usec)
+{
+	SnowflakeHttp *http;
 	ListCell   *host,
 			   *addresses;
 
-	forboth(host, http->url->hosts, addresses, http->url->addresses)
-	{
-		const char *name = lfirst(host);
-		struct curl_slist *list;
-
-		if (name[0] == '[')
-			continue;			/* an address of IPv6, which it takes as it is */
-		list = curl_slist_append(http->addresses,
-								 psprintf("%s:%s", name, (char *) lfirst(addresses)));
-		if (list == NULL)
-			ereport(ERROR,
-					errcode(ERRCODE_OUT_OF_MEMORY),
-					errmsg("out of memory"));
-		http->addresses = list;
-	}
-	(void) curl_easy_setopt(http->curl, CURLOPT_RESOLVE, http->addresses);
-}
-
-/*
- * Prepare for requests before a deadline, which is moved by the time that it takes to look
- * up the hosts.  The parameters cacert, cert and key of the URL are files for TLS.  Raises
- * an error if no host has an address.  The result is closed with the current memory context,
- * if not before.
- */
-SnowflakeHttp *
-snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
-{
-	SnowflakeHttp *http = palloc0(sizeof(SnowflakeHttp));
-
-	snowflake_url_resolve(url, deadline_usec);
+	snowflake_url_resolve(url, &deadline_usec);
+	http = snowflake_coordinator_make(sizeof(SnowflakeHttp), deadline_usec, finish);
 	http->url = url;
-	http->tls = tls;
-	http->deadline_usec = *deadline_usec;
-	http->callback.func = finish;
-	http->callback.arg = http;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &http->callback);
+	http->tls = url->scheme[strlen(url->scheme) - 1] == 's';
 
 	snowflake_coordinator_reserve_file();
 	http->multi = curl_multi_init();
@@ -182,9 +155,7 @@ snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
 		ReleaseExternalFD();
 	http->curl = curl_easy_init();
 	if (http->curl == NULL || http->multi == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_OUT_OF_MEMORY),
-				errmsg("out of memory"));
+		out_of_memory();
 	(void) curl_easy_setopt(http->curl, CURLOPT_NOSIGNAL, 1L);
 	(void) curl_easy_setopt(http->curl, CURLOPT_ERRORBUFFER, http->error);
 	(void) curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, receive);
@@ -192,7 +163,13 @@ snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
 	(void) curl_easy_setopt(http->curl, CURLOPT_HEADERFUNCTION, receive_head);
 	(void) curl_easy_setopt(http->curl, CURLOPT_HEADERDATA, http);
 	(void) curl_easy_setopt(http->curl, CURLOPT_PROXY, "");
-	set_addresses(http);
+
+	/* it would look them up itself; an address of IPv6 it takes as it is */
+	forboth(host, url->hosts, addresses, url->addresses)
+		if (((char *) lfirst(host))[0] != '[')
+		append(&http->addresses,
+			   psprintf("%s:%s", (char *) lfirst(host), (char *) lfirst(addresses)));
+	(void) curl_easy_setopt(http->curl, CURLOPT_RESOLVE, http->addresses);
 	set_file(http, CURLOPT_CAINFO, "cacert");
 	set_file(http, CURLOPT_SSLCERT, "cert");
 	set_file(http, CURLOPT_SSLKEY, "key");
@@ -200,50 +177,7 @@ snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
 	return http;
 }
 
-/* Add a header to all further requests. */
-void
-snowflake_http_header(SnowflakeHttp *http, const char *header)
-{
-	struct curl_slist *headers = curl_slist_append(http->headers, header);
-
-	if (headers == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_OUT_OF_MEMORY),
-				errmsg("out of memory"));
-	http->headers = headers;
-	(void) curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, headers);
-}
-
-void
-snowflake_http_set_deadline(SnowflakeHttp *http, int64 deadline_usec)
-{
-	http->deadline_usec = deadline_usec;
-}
-
-/* Returns the time of the host that answered last, or 0. */
-TimestampTz
-snowflake_http_clock(const SnowflakeHttp *http)
-{
-	return http->clock;
-}
-
-/* Returns the length of the last answer, in bytes. */
-size_t
-snowflake_http_answer_bytes(const SnowflakeHttp *http)
-{
-	return http->answer_bytes;
-}
-
-void
-snowflake_http_close(SnowflakeHttp *http)
-{
-	finish(http);
-}
-
-/*
- * Send a request to one host, and wait for the answer until the given time, on the monotonic
- * clock.
- */
+/* Send a request to one host, and wait for the answer until then, on the monotonic clock. */
 static CURLcode
 perform(SnowflakeHttp *http, int64 until_usec)
 {
@@ -255,7 +189,7 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	free(http->answer);
 	http->answer = NULL;
 	http->answer_bytes = 0;
-	http->clock = 0;
+	http->coordinator.identity.clock = 0;
 	http->error[0] = '\0';
 	(void) curl_multi_add_handle(http->multi, http->curl);
 	while (curl_multi_perform(http->multi, &running) == CURLM_OK && running > 0)
@@ -272,15 +206,6 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	return result;
 }
 
-/* Raise an error about an answer that no coordinator gives. */
-pg_noreturn static void
-refuse_answer(const char *why)
-{
-	ereport(ERROR,
-			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not use the coordinator: its answer %s", why));
-}
-
 /*
  * Parse an answer.  Returns NULL if it is not JSON, or if there is none.  Our own
  * data is ASCII; anything else may be in any encoding.
@@ -288,9 +213,9 @@ refuse_answer(const char *why)
 static JsonbContainer *
 parse(char *answer)
 {
-	MemoryContext context = CurrentMemoryContext;
-	Jsonb	   *volatile jsonb = NULL;
+	JsonbContainer *json;
 	int			elements = 0;
+	int			sqlstate;
 
 	if (answer == NULL)
 		return NULL;
@@ -301,26 +226,11 @@ parse(char *answer)
 			*c = '?';
 	}
 	if (elements > MOST_ELEMENTS)
-		refuse_answer("has more elements than a fleet can have");
-	PG_TRY();
-	{
-		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(answer)));
-	}
-	PG_CATCH();
-	{
-		int			code = geterrcode();
-
-		MemoryContextSwitchTo(context);
-		if (ERRCODE_TO_CATEGORY(code) != ERRCODE_DATA_EXCEPTION &&
-			ERRCODE_TO_CATEGORY(code) != ERRCODE_PROGRAM_LIMIT_EXCEEDED &&
-			code != ERRCODE_FEATURE_NOT_SUPPORTED)	/* \u in our encoding */
-			PG_RE_THROW();
-		FlushErrorState();
-		if (code != ERRCODE_INVALID_TEXT_REPRESENTATION)
-			refuse_answer("cannot be parsed");
-	}
-	PG_END_TRY();
-	return jsonb == NULL ? NULL : &jsonb->root;
+		snowflake_coordinator_fail("its answer has more elements than a fleet can have");
+	json = snowflake_json_parse(answer, &sqlstate);
+	if (json == NULL && sqlstate != ERRCODE_INVALID_TEXT_REPRESENTATION)
+		snowflake_coordinator_fail("its answer cannot be parsed");
+	return json;
 }
 
 /*
@@ -342,14 +252,14 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		const char *host = list_nth(http->url->hosts, http->host);
 		char	   *url = psprintf("%s://%s/%s", http->tls ? "https" : "http", host, path);
 		int64		now_usec = snowflake_clock_monotonic_usec();
-		int64		until_usec = now_usec + (http->deadline_usec - now_usec) / (hosts - tried);
 
 		(void) curl_easy_setopt(http->curl, CURLOPT_URL, url);
 		(void) curl_easy_setopt(http->curl, CURLOPT_CUSTOMREQUEST, method);
 		(void) curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
 		if (body == NULL)
 			(void) curl_easy_setopt(http->curl, CURLOPT_HTTPGET, 1L);
-		result = perform(http, until_usec);
+		result = perform(http, now_usec +
+						 (http->coordinator.deadline_usec - now_usec) / (hosts - tried));
 		if (result == CURLE_OK)
 		{
 			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);
@@ -358,13 +268,75 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		}
 		http->host = (http->host + 1) % hosts;
 	}
-	if (result != CURLE_OK)
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: %s",
-					   result == CURLE_WRITE_ERROR ? "its records are larger than those of a fleet" :
-					   http->error[0] != '\0' ? http->error : curl_easy_strerror(result)));
-	ereport(ERROR,
-			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not use the coordinator: HTTP status %ld", *status));
+	snowflake_coordinator_fail(result == CURLE_OK ? psprintf("HTTP status %ld", *status) :
+							   result == CURLE_WRITE_ERROR ? SNOWFLAKE_TOO_LARGE :
+							   http->error[0] != '\0' ? http->error : curl_easy_strerror(result));
+}
+
+/*
+ * Returns a member of an object that is a text, or a boolean or a 64-bit integer, as a
+ * text; NULL if there is none.
+ */
+char *
+snowflake_http_text(JsonbContainer *object, const char *name)
+{
+	JsonbValue	found;
+	int64		integer;
+
+	if (!snowflake_json_get(object, name, &found))
+		return NULL;
+	if (found.type == jbvString)
+		return pnstrdup(found.val.string.val, found.val.string.len);
+	if (found.type == jbvNumeric &&
+		snowflake_json_integer(found.val.numeric, PG_INT64_MIN, PG_INT64_MAX, &integer))
+		return psprintf(INT64_FORMAT, integer);
+	if (found.type == jbvBool)
+		return pstrdup(found.val.boolean ? "true" : "false");
+	return NULL;
+}
+
+/* Returns a member of an object that is an object or an array; NULL if there is none. */
+JsonbContainer *
+snowflake_http_child(JsonbContainer *object, const char *name)
+{
+	JsonbValue	found;
+
+	return snowflake_json_get(object, name, &found) && found.type == jbvBinary ?
+		found.val.binary.data : NULL;
+}
+
+/* Returns an element of an array that is an object or an array; NULL if there is none. */
+JsonbContainer *
+snowflake_http_element(JsonbContainer *array, uint32 index)
+{
+	JsonbValue *found = getIthJsonbValueFromContainer(array, index);
+
+	return found != NULL && found->type == jbvBinary ? found->val.binary.data : NULL;
+}
+
+/* Returns bytes as base64. */
+char *
+snowflake_http_encode(const char *bytes, int length)
+{
+	int			size = pg_b64_enc_len(length) + 1;
+	char	   *encoded = palloc(size);
+	int			written = pg_b64_encode((const void *) bytes, length, encoded, size);
+
+	if (written < 0)
+		elog(ERROR, "could not encode base64");
+	encoded[written] = '\0';
+	return encoded;
+}
+
+/* Returns the text that base64 stands for, empty if it is NULL or not base64. */
+char *
+snowflake_http_decode(const char *base64)
+{
+	int			length = base64 == NULL ? 0 : strlen(base64);
+	int			size = pg_b64_dec_len(length) + 1;
+	char	   *decoded = palloc(size);
+	int			written = pg_b64_decode(base64 == NULL ? "" : base64, length, (void *) decoded, size);
+
+	decoded[Max(written, 0)] = '\0';
+	return decoded;
 }

@@ -17,8 +17,6 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "coordinator/coordinator.h"
-#include "coordinator/pg_primary.h"
 #include "coordinator/pg_session.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -33,67 +31,28 @@ PG_MODULE_MAGIC_EXT(
 	"CREATE SCHEMA IF NOT EXISTS snowflake_fleet; " \
 	"CREATE TABLE IF NOT EXISTS " TABLE " (key text PRIMARY KEY, value text NOT NULL)"
 
-static void *
-pg_connect(const char *url, int64 *deadline_usec)
-{
-	SnowflakePgSession *connection = snowflake_pg_primary_open(url, deadline_usec);
-
-	/*
-	 * without the index, two servers could insert a record of one node ID,
-	 * and each find its own
-	 */
-	if (!connection->primary.has_key)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("table %s of the coordinator has no unique index on key", TABLE),
-				errdetail("One node ID could be leased to several servers."),
-				errhint("Delete the rows whose key is there more than once, add the primary key, and then call snowflake_fleet_recover()."));
-	return connection;
-}
-
 static void
-pg_identify(void *arg, SnowflakeIdentity *identity)
+pg_prepare(SnowflakeCoordinator *coordinator)
 {
-	SnowflakePgSession *connection = arg;
-
-	*identity = connection->primary.identity;
-}
-
-static void
-pg_set_deadline(void *arg, int64 deadline_usec)
-{
-	SnowflakePgSession *connection = arg;
-
-	connection->deadline_usec = deadline_usec;
-}
-
-static void
-pg_close(void *arg)
-{
-	snowflake_pg_session_finish(arg);
-}
-
-static void
-pg_prepare(void *arg)
-{
-	PGresult   *result = snowflake_pg_session_run(arg, "SELECT pg_catalog.to_regclass('" TABLE "') IS NULL", 0, 1);
+	SnowflakePgSession *session = (SnowflakePgSession *) coordinator;
+	PGresult   *result = snowflake_pg_session_run(session, "SELECT pg_catalog.to_regclass('" TABLE "') IS NULL", 0, 1);
 	bool		is_missing = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
 
 	/* IF NOT EXISTS alone would require the privileges even if it exists */
 	PQclear(result);
 	if (is_missing)
-		PQclear(snowflake_pg_session_run(arg, PREPARE_SQL, 0, 0));
+		PQclear(snowflake_pg_session_run(session, PREPARE_SQL, 0, 0));
 }
 
 /* Returns a text as a literal, whatever a backslash means to the server. */
 static char *
-literal(SnowflakePgSession *connection, const char *text)
+literal(SnowflakePgSession *session, const char *text)
 {
-	char	   *escaped = PQescapeLiteral(connection->conn, text, strlen(text));
+	char	   *escaped = PQescapeLiteral(session->conn, text, strlen(text));
 	char	   *copy;
 
 	if (escaped == NULL)
-		snowflake_pg_session_fail(connection, NULL);
+		snowflake_pg_session_fail(session, NULL);
 	copy = pstrdup(escaped);
 	PQfreemem(escaped);
 	return copy;
@@ -101,9 +60,9 @@ literal(SnowflakePgSession *connection, const char *text)
 
 /* How many ms an answer may still take, for timeouts, where 0 would mean none. */
 static long
-left_ms(SnowflakePgSession *connection)
+left_ms(SnowflakePgSession *session)
 {
-	int64		left_usec = connection->deadline_usec - snowflake_clock_monotonic_usec();
+	int64		left_usec = session->coordinator.deadline_usec - snowflake_clock_monotonic_usec();
 
 	return (long) Max(left_usec / 1000, 1);
 }
@@ -114,27 +73,26 @@ left_ms(SnowflakePgSession *connection)
  * pooler's session.
  */
 static List *
-pg_list(void *arg, const char *key)
+pg_list(SnowflakeCoordinator *coordinator, const char *key)
 {
+	SnowflakePgSession *session = (SnowflakePgSession *) coordinator;
 	const char *all = psprintf("SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
 							   " SELECT key, value FROM " TABLE,
-							   left_ms(arg), left_ms(arg));
+							   left_ms(session), left_ms(session));
 	const PGresult *row;
 	List	   *records = NIL;
 	size_t		bytes = 0;
 
-	snowflake_pg_session_query(arg, key == NULL ? all :
+	snowflake_pg_session_query(session, key == NULL ? all :
 							   psprintf("%s WHERE key OPERATOR(pg_catalog.=) %s", all,
-										literal(arg, key)));
-	while ((row = snowflake_pg_session_row(arg, 2)) != NULL)
+										literal(session, key)));
+	while ((row = snowflake_pg_session_row(session, 2)) != NULL)
 	{
-		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
+		SnowflakeRecord *record = palloc(sizeof(SnowflakeRecord));
 
 		bytes += sizeof(SnowflakeRecord) + PQgetlength(row, 0, 0) + PQgetlength(row, 0, 1);
 		if (bytes > SNOWFLAKE_MOST_BYTES)
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: its records are larger than those of a fleet"));
+			snowflake_coordinator_fail(SNOWFLAKE_TOO_LARGE);
 		record->key = pstrdup(PQgetvalue(row, 0, 0));
 		record->value = pstrdup(PQgetvalue(row, 0, 1));
 		records = lappend(records, record);
@@ -142,20 +100,18 @@ pg_list(void *arg, const char *key)
 	return records;
 }
 
-/* The condition that a row has the given key and value. */
 static char *
-condition(SnowflakePgSession *connection, const char *key, const char *value)
+condition(SnowflakePgSession *session, const char *key, const char *value)
 {
 	return psprintf("key OPERATOR(pg_catalog.=) %s AND value OPERATOR(pg_catalog.=) %s",
-					literal(connection, key), literal(connection, value));
+					literal(session, key), literal(session, value));
 }
 
 /*
- * The new row is durable when this returns, whatever the role's defaults are, because the
- * settings have a commit warn if it may not be on the standbys; and a session that waits
- * for a row then reads its new value.  No session there waits for a lock after the
- * deadline; but a commit that waits for a synchronous standby goes on waiting, since
- * statement timeouts do not end that.
+ * The new row is durable when this returns, whatever the role's defaults are: a commit warns
+ * if it may not be on the standbys.  A session that waits for a row then reads its new value.
+ * No session there waits for a lock after the deadline; but a commit that waits for a
+ * synchronous standby goes on waiting, since statement timeouts do not end that.
  *
  * The row that must not change is locked until the commit.  Many sessions may share
  * that lock, and a writer of that row would have to wait for a moment when none
@@ -163,52 +119,58 @@ condition(SnowflakePgSession *connection, const char *key, const char *value)
  * sessions queue.
  */
 static bool
-pg_compare_and_set(void *arg, const char *key, const char *expected,
+pg_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const char *expected,
 				   const char *value, const SnowflakeRecord *unchanged)
 {
-	SnowflakePgSession *connection = arg;
+	SnowflakePgSession *session = (SnowflakePgSession *) coordinator;
 	const char *lock = unchanged == NULL ? " LOCK TABLE " TABLE " IN SHARE ROW EXCLUSIVE MODE;" : "";
 	const char *guard = unchanged == NULL ? "SELECT" :
 	psprintf("SELECT FROM " TABLE " WHERE %s FOR SHARE",
-			 condition(connection, unchanged->key, unchanged->value));
+			 condition(session, unchanged->key, unchanged->value));
 	char	   *statement = expected == NULL ?
 	psprintf("WITH guard AS (%s) INSERT INTO " TABLE " (key, value)"
 			 " SELECT %s, %s FROM guard ON CONFLICT (key) DO NOTHING",
-			 guard, literal(connection, key), literal(connection, value)) :
+			 guard, literal(session, key), literal(session, value)) :
 	psprintf("WITH guard AS (%s) UPDATE " TABLE " SET value = %s"
 			 " WHERE %s AND EXISTS (SELECT FROM guard)",
-			 guard, literal(connection, value), condition(connection, key, expected));
+			 guard, literal(session, value), condition(session, key, expected));
 	PGresult   *result;
 	bool		done;
 
-	result = snowflake_pg_session_run(connection,
+	result = snowflake_pg_session_run(session,
 									  psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
 											   " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
 											   " SET LOCAL synchronous_commit = on; SET LOCAL client_min_messages = warning;"
 											   "%s %s; COMMIT",
-											   left_ms(connection), left_ms(connection), lock, statement),
+											   left_ms(session), left_ms(session), lock, statement),
 									  unchanged == NULL ? 6 : 5, 0);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);
-	if (connection->warned)
+	if (session->warned)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the coordinator warned that a commit may not be durable on its standbys"));
 	return done;
 }
 
-const SnowflakeCoordinator *
-_SnowflakeCoordinatorInit(void)
+SnowflakeCoordinator *
+snowflake_coordinator_connect(const char *url, int64 deadline_usec)
 {
-	static const SnowflakeCoordinator coordinator = {
-		.connect = pg_connect,
-		.set_deadline = pg_set_deadline,
-		.identify = pg_identify,
-		.prepare = pg_prepare,
-		.list = pg_list,
-		.compare_and_set = pg_compare_and_set,
-		.close = pg_close
-	};
+	SnowflakePgSession *session = snowflake_pg_session_open(url, deadline_usec);
 
-	return &coordinator;
+	session->coordinator.prepare = pg_prepare;
+	session->coordinator.list = pg_list;
+	session->coordinator.compare_and_set = pg_compare_and_set;
+
+	/*
+	 * without the index, two servers could insert a record of one node ID,
+	 * and each find its own
+	 */
+	if (!session->has_key)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("table %s of the coordinator has no unique index on key", TABLE),
+				errdetail("One node ID could be leased to several servers."),
+				errhint("Delete the rows whose key is there more than once, add the primary key, and then call snowflake_fleet_recover()."));
+	return &session->coordinator;
 }

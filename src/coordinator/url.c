@@ -22,8 +22,7 @@
 #include "base/compat.h"
 #include "coordinator/url.h"
 
-/* Longest password or token. */
-#define SECRET_SIZE		4096
+#define SECRET_SIZE		4096	/* of the longest password or token */
 
 /* Raise the error of a URL that cannot be used.  "what" is the detail, a sentence. */
 void
@@ -62,13 +61,9 @@ decode(const char *text, size_t length)
 	return decoded;
 }
 
-/*
- * Parse a URL whose scheme was checked already.  "parameters" is a list that ends
- * with NULL; any other parameter is an error.
- */
+/* Parse a URL whose scheme was checked already, and which may have these parameters, up to NULL. */
 SnowflakeUrl *
-snowflake_url_parse(const char *text, int default_port, const char *default_path,
-					const char *const *parameters)
+snowflake_url_parse(const char *text, int default_port, const char *const *parameters)
 {
 	SnowflakeUrl *url = palloc0(sizeof(SnowflakeUrl));
 	const char *authority = strstr(text, "://") + 3;
@@ -111,7 +106,7 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 		url->path = decode(rest, path_end - rest);
 	}
 	else
-		url->path = pstrdup(default_path);
+		url->path = pstrdup("snowflake");
 
 	rest = path_end + strcspn(path_end, "?");
 	while (*rest != '\0')
@@ -132,10 +127,7 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 	return url;
 }
 
-/*
- * Returns the addresses of a host, "name:port", separated by commas, or NULL if there are none;
- * then *error says why.
- */
+/* Returns the addresses of a host, separated by commas, or NULL; then *error says why. */
 static char *
 look_up(const char *host, const char **error)
 {
@@ -164,11 +156,10 @@ look_up(const char *host, const char **error)
  * Look up the hosts of a URL.  Hosts that have no address are dropped from it.  Raises
  * an error if none is left.
  *
- * The system's resolver takes as long as it is configured to, and cannot be interrupted.  So the
- * deadline is moved by that time: otherwise a resolver that always takes longer than an attempt,
- * because its first server is down, would be useless.  It is called here, in the only thread:
- * libcurl would start a thread, which would get the server's signals and end no sooner; and the
- * ZooKeeper client would call it whenever it connects.
+ * The system's resolver cannot be interrupted.  So the deadline is moved by its time, or one
+ * that always takes longer than an attempt would be useless.  It is called here, in the only
+ * thread: libcurl would start one, which would get the server's signals and end no sooner; and
+ * the ZooKeeper client would call it whenever it connects.
  */
 void
 snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec)
@@ -220,10 +211,9 @@ snowflake_url_parameter(const SnowflakeUrl *url, const char *name)
 }
 
 /*
- * Returns the password or token, which is the first line of the file that the
- * parameter "passfile" names, or NULL if there is no such parameter.  As with
- * libpq, others must not be able to read the file: that is an error, and so is a
- * file that cannot be read.
+ * Returns the password or token, which is the first line of the file that the parameter
+ * "passfile" names, or NULL if there is no such parameter.  As with libpq, others must not be
+ * able to read the file.
  */
 char *
 snowflake_url_secret(const SnowflakeUrl *url)

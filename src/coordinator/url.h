@@ -21,12 +21,11 @@ typedef struct SnowflakeUrl
 	List	   *hosts;			/* of "host:port" */
 	List	   *addresses;		/* of each host, separated by commas, once
 								 * looked up */
-	char	   *path;			/* without slashes around it, may be empty */
+	char	   *path;			/* without slashes around it */
 	List	   *parameters;		/* of "name=value" */
 } SnowflakeUrl;
 
 extern SnowflakeUrl *snowflake_url_parse(const char *text, int default_port,
-										 const char *default_path,
 										 const char *const *parameters);
 pg_noreturn extern void snowflake_url_malformed(const char *what);
 extern void snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec);

@@ -23,7 +23,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
-#include "utils/memutils.h"
 #include "utils/wait_event.h"
 
 #include "base/clock.h"
@@ -38,19 +37,17 @@ PG_MODULE_MAGIC_EXT(
 
 #define DEFAULT_PORT	2181
 #define SESSION_MS		10000
+#define VALUE_SIZE		65536	/* of the longest record; ZooKeeper allows a
+								 * megabyte */
 
-/* The most bytes of a record, with its terminator; ZooKeeper allows a megabyte. */
-#define VALUE_SIZE		65536
-
-typedef struct Connection
+typedef struct ZooKeeper
 {
+	SnowflakeCoordinator coordinator;	/* whose clock is the leader's, once
+										 * prepare() was called */
 	SnowflakeUrl *url;
 	zhandle_t  *handle;
 	struct ACL_vector *acl;		/* of the nodes that are created */
-	int64		deadline_usec;
-	TimestampTz clock;			/* of the leader; 0: not known */
-	MemoryContextCallback callback;
-} Connection;
+} ZooKeeper;
 
 /* The client's answer to a request, filled in while the client is driven. */
 typedef struct Answer
@@ -59,7 +56,6 @@ typedef struct Answer
 	int			status;
 	int32		version;
 	char	   *value;			/* NULL: none */
-	int			length;
 	char	  **names;			/* of children */
 	int			names_count;
 	TimestampTz changed_at;		/* by the leader's clock */
@@ -69,14 +65,14 @@ typedef struct Answer
 static void
 finish(void *arg)
 {
-	Connection *connection = arg;
+	ZooKeeper  *zk = arg;
 
-	if (connection->handle != NULL)
+	if (zk->handle != NULL)
 	{
-		(void) zookeeper_close(connection->handle);
+		(void) zookeeper_close(zk->handle);
 		ReleaseExternalFD();
 	}
-	connection->handle = NULL;
+	zk->handle = NULL;
 }
 
 pg_noreturn static void
@@ -88,12 +84,12 @@ fail(int status)
 			errmsg("could not use the coordinator: %s", zerror(status)));
 }
 
-/* Let the client do what it can, and wait until there is more. */
+/* Wait until there is something to do, and let the client do it. */
 static void
-drive(Connection *connection)
+drive(ZooKeeper *zk)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = connection->deadline_usec - snowflake_clock_monotonic_usec();
+	int64		left_usec = zk->coordinator.deadline_usec - snowflake_clock_monotonic_usec();
 	int			socket,
 				interest,
 				status,
@@ -110,7 +106,7 @@ drive(Connection *connection)
 		wait_event = WaitEventExtensionNew("SnowflakeCoordinator");
 
 	/* if a server cannot be reached, the client tries the next one */
-	status = zookeeper_interest(connection->handle, &socket, &interest, &wait);
+	status = zookeeper_interest(zk->handle, &socket, &interest, &wait);
 	if (status == ZAUTHFAILED || status == ZINVALIDSTATE)
 		fail(status);
 	wait_ms = Min(wait.tv_sec * 1000 + wait.tv_usec / 1000, left_usec / 1000) + 1;
@@ -128,19 +124,23 @@ drive(Connection *connection)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	(void) zookeeper_process(connection->handle,
+	(void) zookeeper_process(zk->handle,
 							 ((rc & WL_SOCKET_READABLE) ? ZOOKEEPER_READ : 0) |
 							 ((rc & WL_SOCKET_WRITEABLE) ? ZOOKEEPER_WRITE : 0));
 }
 
-/* Wait for the answer to a request, unless "status" says that sending it has failed. */
-static void
-await(Connection *connection, int status, Answer *answer)
+/*
+ * Wait for the answer to a request, unless "sent" says that sending it has failed.  Returns
+ * the answer's status.
+ */
+static int
+await(ZooKeeper *zk, int sent, Answer *answer)
 {
-	if (status != ZOK)
-		fail(status);
+	if (sent != ZOK)
+		fail(sent);
 	while (!answer->done)
-		drive(connection);
+		drive(zk);
+	return answer->status;
 }
 
 /*
@@ -148,16 +148,10 @@ await(Connection *connection, int status, Answer *answer)
  * the connection.  None of them raises an error, which would leave the client in the
  * middle of its work: if there is no memory, the answer is a failure.
  */
-static void *
-try_alloc(Size size)
-{
-	return palloc_extended(size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-}
-
 static char *
 try_copy(const char *text, int length)
 {
-	char	   *copy = try_alloc((Size) length + 1);
+	char	   *copy = palloc_extended((Size) length + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 
 	if (copy != NULL)
 	{
@@ -165,15 +159,6 @@ try_copy(const char *text, int length)
 		copy[length] = '\0';
 	}
 	return copy;
-}
-
-static void
-got_text(int status, const char *value, const void *data)
-{
-	Answer	   *answer = unconstify(void *, data);
-
-	answer->status = status;
-	answer->done = true;
 }
 
 static void
@@ -186,14 +171,19 @@ got_status(int status, const void *data)
 }
 
 static void
+got_text(int status, const char *value, const void *data)
+{
+	got_status(status, data);
+}
+
+static void
 got_stat(int status, const struct Stat *stat, const void *data)
 {
 	Answer	   *answer = unconstify(void *, data);
 
-	answer->status = status;
 	if (status == ZOK && stat != NULL)
 		answer->changed_at = time_t_to_timestamptz(stat->mtime / 1000);
-	answer->done = true;
+	got_status(status, data);
 }
 
 static void
@@ -202,35 +192,32 @@ got_data(int status, const char *value, int length, const struct Stat *stat,
 {
 	Answer	   *answer = unconstify(void *, data);
 
-	answer->status = status;
 	if (status == ZOK && value != NULL && length >= 0 && length < VALUE_SIZE)
 	{
 		answer->value = try_copy(value, length);
 		if (answer->value == NULL)
-			answer->status = ZSYSTEMERROR;
+			status = ZSYSTEMERROR;
 	}
 	answer->version = stat == NULL ? -1 : stat->version;
-	answer->done = true;
+	got_status(status, data);
 }
 
 static void
 got_names(int status, const struct String_vector *names, const void *data)
 {
 	Answer	   *answer = unconstify(void *, data);
+	int			count = status == ZOK && names != NULL ? names->count : 0;
 
-	answer->status = status;
-	if (status == ZOK && names != NULL && names->count > 0)
-		answer->names = try_alloc(names->count * sizeof(char *));
-	for (int i = 0; answer->names != NULL && names != NULL && i < names->count; i++)
+	if (count > 0)
+		answer->names = palloc_extended(count * sizeof(char *), MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	for (int i = 0; answer->names != NULL && i < count; i++)
 	{
 		answer->names[i] = try_copy(names->data[i], strlen(names->data[i]));
 		if (answer->names[i] == NULL)
 			break;
 		answer->names_count++;
 	}
-	if (status == ZOK && names != NULL && answer->names_count < names->count)
-		answer->status = ZSYSTEMERROR;
-	answer->done = true;
+	got_status(answer->names_count < count ? ZSYSTEMERROR : status, data);
 }
 
 /* Events are ignored: they also make calls return errors. */
@@ -239,96 +226,21 @@ ignore_event(zhandle_t *handle, int type, int state, const char *path, void *con
 {
 }
 
-/*
- * The list of hosts is in the form that the client takes.  With a user, the nodes
- * that are created are for that user only.
- */
-static void *
-zk_connect(const char *text, int64 *deadline_usec)
-{
-	static const char *const parameters[] = {"passfile", NULL};
-	Connection *connection = palloc0(sizeof(Connection));
-	StringInfoData hosts;
-	ListCell   *host,
-			   *addresses;
-
-	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
-	connection->acl = &ZOO_OPEN_ACL_UNSAFE;
-	connection->callback.func = finish;
-	connection->callback.arg = connection;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
-
-	snowflake_url_resolve(connection->url, deadline_usec);
-	connection->deadline_usec = *deadline_usec;
-	initStringInfo(&hosts);
-	forboth(host, connection->url->hosts, addresses, connection->url->addresses)
-		for (char *address = strtok(lfirst(addresses), ","); address != NULL; address = strtok(NULL, ","))
-		appendStringInfo(&hosts, strchr(address, ':') == NULL ? "%s%s%s" : "%s[%s]%s",
-						 hosts.len == 0 ? "" : ",", address, strrchr(lfirst(host), ':'));
-	zoo_set_debug_level(0);
-	snowflake_coordinator_reserve_file();
-	connection->handle = zookeeper_init(hosts.data, ignore_event, SESSION_MS, NULL, NULL, 0);
-	if (connection->handle == NULL)
-	{
-		ReleaseExternalFD();
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: %m"));
-	}
-	if (connection->url->user != NULL)
-	{
-		char	   *password = snowflake_url_secret(connection->url);
-		char	   *login = psprintf("%s:%s", connection->url->user,
-									 password == NULL ? "" : password);
-
-		(void) zoo_add_auth(connection->handle, "digest", login, strlen(login), NULL, NULL);
-		connection->acl = &ZOO_CREATOR_ALL_ACL;
-	}
-	while (zoo_state(connection->handle) != ZOO_CONNECTED_STATE)
-		drive(connection);
-	return connection;
-}
-
-/* An ensemble has no name of its own. */
-static void
-zk_identify(void *arg, SnowflakeIdentity *identity)
-{
-	Connection *connection = arg;
-
-	memset(identity, 0, sizeof(*identity));
-	identity->clock = connection->clock;
-}
-
-static void
-zk_set_deadline(void *arg, int64 deadline_usec)
-{
-	Connection *connection = arg;
-
-	connection->deadline_usec = deadline_usec;
-}
-
-static void
-zk_close(void *arg)
-{
-	finish(arg);
-}
-
 static char *
-path_of(Connection *connection, const char *key)
+path_of(ZooKeeper *zk, const char *key)
 {
-	return psprintf("/%s/%s", connection->url->path, key);
+	return psprintf("/%s/%s", zk->url->path, key);
 }
 
 /* Create a node, unless it exists. */
 static void
-create(Connection *connection, const char *path, const char *value)
+create(ZooKeeper *zk, const char *path)
 {
 	Answer	   *answer = palloc0(sizeof(Answer));
+	int			status = await(zk, zoo_acreate(zk->handle, path, "", 0, zk->acl, 0, got_text, answer), answer);
 
-	await(connection, zoo_acreate(connection->handle, path, value, strlen(value),
-								  connection->acl, 0, got_text, answer), answer);
-	if (answer->status != ZOK && answer->status != ZNODEEXISTS)
-		fail(answer->status);
+	if (status != ZOK && status != ZNODEEXISTS)
+		fail(status);
 }
 
 /*
@@ -336,87 +248,80 @@ create(Connection *connection, const char *path, const char *value)
  * the leader's time.
  */
 static void
-zk_prepare(void *arg)
+zk_prepare(SnowflakeCoordinator *coordinator)
 {
-	Connection *connection = arg;
+	ZooKeeper  *zk = (ZooKeeper *) coordinator;
 	Answer	   *answer = palloc0(sizeof(Answer));
-	char	   *path = path_of(connection, "node");
+	char	   *path = path_of(zk, "node");
 
 	for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
 	{
 		*slash = '\0';
-		create(connection, path, "");
+		create(zk, path);
 		*slash = '/';
 	}
-	create(connection, path, "");
-	await(connection, zoo_aset(connection->handle, path, "", 0, -1, got_stat, answer), answer);
-	connection->clock = answer->changed_at;
+	create(zk, path);
+	(void) await(zk, zoo_aset(zk->handle, path, "", 0, -1, got_stat, answer), answer);
+	coordinator->identity.clock = answer->changed_at;
 }
 
 /* Send a request for the value of a node. */
 static Answer *
-ask(Connection *connection, const char *path)
+ask(ZooKeeper *zk, const char *path)
 {
 	Answer	   *answer = palloc0(sizeof(Answer));
-	int			status = zoo_aget(connection->handle, path, 0, got_data, answer);
+	int			sent = zoo_aget(zk->handle, path, 0, got_data, answer);
 
-	if (status != ZOK)
-		fail(status);
+	if (sent != ZOK)
+		fail(sent);
 	return answer;
 }
 
-/* Wait for the answer to that.  Returns false if there is no such node. */
-static bool
-exists(Connection *connection, Answer *answer)
+/* Wait for the answer to that.  Returns the value, or NULL if there is no such node. */
+static const char *
+value_of(ZooKeeper *zk, Answer *answer)
 {
-	await(connection, ZOK, answer);
-	if (answer->status == ZNONODE)
-		return false;
-	if (answer->status != ZOK)
-		fail(answer->status);
-	if (answer->value == NULL)
-		answer->value = pstrdup("");
-	return true;
+	int			status = await(zk, ZOK, answer);
+
+	if (status == ZNONODE)
+		return NULL;
+	if (status != ZOK)
+		fail(status);
+	return answer->value == NULL ? "" : answer->value;
 }
 
 static bool
-has_value(Connection *connection, Answer *answer, const char *value)
+has_value(ZooKeeper *zk, Answer *answer, const char *value)
 {
-	return exists(connection, answer) && strcmp(answer->value, value) == 0;
-}
+	const char *found = value_of(zk, answer);
 
-/* Let the server that this is connected to catch up with the others. */
-static void
-catch_up(Connection *connection)
-{
-	Answer	   *answer = palloc0(sizeof(Answer));
-
-	await(connection, zoo_async(connection->handle, psprintf("/%s", connection->url->path),
-								got_text, answer), answer);
-	if (answer->status != ZOK)
-		fail(answer->status);
+	return found != NULL && strcmp(found, value) == 0;
 }
 
 static List *
-zk_list(void *arg, const char *key)
+zk_list(SnowflakeCoordinator *coordinator, const char *key)
 {
-	Connection *connection = arg;
+	ZooKeeper  *zk = (ZooKeeper *) coordinator;
+	Answer	   *answer = palloc0(sizeof(Answer));
 	List	   *keys = NIL;
 	List	   *answers = NIL;
 	List	   *records = NIL;
-	ListCell   *cell;
+	ListCell   *cell,
+			   *each;
+	int			status;
 
-	catch_up(connection);
+	/* let the server that this is connected to catch up with the others */
+	status = await(zk, zoo_async(zk->handle, psprintf("/%s", zk->url->path), got_text, answer), answer);
+	if (status != ZOK)
+		fail(status);
 	if (key != NULL)
 		keys = list_make1(pstrdup(key));
 	else
 	{
-		Answer	   *answer = palloc0(sizeof(Answer));
-
-		await(connection, zoo_aget_children(connection->handle, path_of(connection, "node"), 0,
-											got_names, answer), answer);
-		if (answer->status != ZOK && answer->status != ZNONODE)
-			fail(answer->status);
+		answer = palloc0(sizeof(Answer));
+		status = await(zk, zoo_aget_children(zk->handle, path_of(zk, "node"), 0, got_names, answer), answer);
+		if (status != ZOK && status != ZNONODE)
+			fail(status);
 		for (int i = 0; i < answer->names_count; i++)
 			keys = lappend(keys, psprintf("node/%s", answer->names[i]));
 
@@ -425,17 +330,17 @@ zk_list(void *arg, const char *key)
 	}
 
 	foreach(cell, keys)
-		answers = lappend(answers, ask(connection, path_of(connection, lfirst(cell))));
-	for (int i = 0; i < list_length(keys); i++)
+		answers = lappend(answers, ask(zk, path_of(zk, lfirst(cell))));
+	forboth(cell, keys, each, answers)
 	{
-		Answer	   *answer = list_nth(answers, i);
+		const char *value = value_of(zk, lfirst(each));
 		SnowflakeRecord *record;
 
-		if (!exists(connection, answer))
+		if (value == NULL)
 			continue;
-		record = palloc0(sizeof(SnowflakeRecord));
-		record->key = list_nth(keys, i);
-		record->value = answer->value;
+		record = palloc(sizeof(SnowflakeRecord));
+		record->key = lfirst(cell);
+		record->value = value;
 		records = lappend(records, record);
 	}
 	return records;
@@ -446,51 +351,79 @@ zk_list(void *arg, const char *key)
  * version of one record and writes the other.
  */
 static bool
-zk_compare_and_set(void *arg, const char *key, const char *expected,
+zk_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const char *expected,
 				   const char *value, const SnowflakeRecord *unchanged)
 {
-	Connection *connection = arg;
-	char	   *path = path_of(connection, key);
-	char	   *unchanged_path = unchanged == NULL ? NULL : path_of(connection, unchanged->key);
-	Answer	   *before = expected == NULL ? NULL : ask(connection, path);
-	Answer	   *other = unchanged == NULL ? NULL : ask(connection, unchanged_path);
+	ZooKeeper  *zk = (ZooKeeper *) coordinator;
+	char	   *path = path_of(zk, key);
+	char	   *unchanged_path = unchanged == NULL ? NULL : path_of(zk, unchanged->key);
+	Answer	   *before = expected == NULL ? NULL : ask(zk, path);
+	Answer	   *other = unchanged == NULL ? NULL : ask(zk, unchanged_path);
 	Answer	   *answer = palloc0(sizeof(Answer));
 	zoo_op_t   *operations = palloc0(2 * sizeof(zoo_op_t));
 	zoo_op_result_t *results = palloc0(2 * sizeof(zoo_op_result_t));
 	int			count = 0;
+	int			status;
 
-	if ((before != NULL && !has_value(connection, before, expected)) ||
-		(other != NULL && !has_value(connection, other, unchanged->value)))
+	if ((before != NULL && !has_value(zk, before, expected)) ||
+		(other != NULL && !has_value(zk, other, unchanged->value)))
 		return false;
 	if (other != NULL)
 		zoo_check_op_init(&operations[count++], unchanged_path, other->version);
 	if (before != NULL)
 		zoo_set_op_init(&operations[count++], path, value, strlen(value), before->version, NULL);
 	else
-		zoo_create_op_init(&operations[count++], path, value, strlen(value),
-						   connection->acl, 0, NULL, 0);
-	await(connection, zoo_amulti(connection->handle, count, operations, results,
-								 got_status, answer), answer);
-	if (answer->status == ZBADVERSION || answer->status == ZNONODE ||
-		answer->status == ZNODEEXISTS)
-		return false;
-	if (answer->status != ZOK)
-		fail(answer->status);
-	return true;
+		zoo_create_op_init(&operations[count++], path, value, strlen(value), zk->acl, 0, NULL, 0);
+	status = await(zk, zoo_amulti(zk->handle, count, operations, results, got_status, answer), answer);
+	if (status != ZOK && status != ZBADVERSION && status != ZNONODE && status != ZNODEEXISTS)
+		fail(status);
+	return status == ZOK;
 }
 
-const SnowflakeCoordinator *
-_SnowflakeCoordinatorInit(void)
+/*
+ * The list of hosts is in the form that the client takes.  With a user, the nodes
+ * that are created are for that user only.
+ */
+SnowflakeCoordinator *
+snowflake_coordinator_connect(const char *url, int64 deadline_usec)
 {
-	static const SnowflakeCoordinator coordinator = {
-		.connect = zk_connect,
-		.set_deadline = zk_set_deadline,
-		.identify = zk_identify,
-		.prepare = zk_prepare,
-		.list = zk_list,
-		.compare_and_set = zk_compare_and_set,
-		.close = zk_close
-	};
+	static const char *const parameters[] = {"passfile", NULL};
+	ZooKeeper  *zk = snowflake_coordinator_make(sizeof(ZooKeeper), deadline_usec, finish);
+	StringInfoData hosts;
+	ListCell   *host,
+			   *addresses;
 
-	return &coordinator;
+	zk->coordinator.prepare = zk_prepare;
+	zk->coordinator.list = zk_list;
+	zk->coordinator.compare_and_set = zk_compare_and_set;
+	zk->url = snowflake_url_parse(url, DEFAULT_PORT, parameters);
+	zk->acl = &ZOO_OPEN_ACL_UNSAFE;
+
+	snowflake_url_resolve(zk->url, &zk->coordinator.deadline_usec);
+	initStringInfo(&hosts);
+	forboth(host, zk->url->hosts, addresses, zk->url->addresses)
+		for (char *address = strtok(lfirst(addresses), ","); address != NULL; address = strtok(NULL, ","))
+		appendStringInfo(&hosts, strchr(address, ':') == NULL ? "%s%s%s" : "%s[%s]%s",
+						 hosts.len == 0 ? "" : ",", address, strrchr(lfirst(host), ':'));
+	zoo_set_debug_level(0);
+	snowflake_coordinator_reserve_file();
+	zk->handle = zookeeper_init(hosts.data, ignore_event, SESSION_MS, NULL, NULL, 0);
+	if (zk->handle == NULL)
+	{
+		ReleaseExternalFD();
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: %m"));
+	}
+	if (zk->url->user != NULL)
+	{
+		char	   *password = snowflake_url_secret(zk->url);
+		char	   *login = psprintf("%s:%s", zk->url->user, password == NULL ? "" : password);
+
+		(void) zoo_add_auth(zk->handle, "digest", login, strlen(login), NULL, NULL);
+		zk->acl = &ZOO_CREATOR_ALL_ACL;
+	}
+	while (zoo_state(zk->handle) != ZOO_CONNECTED_STATE)
+		drive(zk);
+	return &zk->coordinator;
 }

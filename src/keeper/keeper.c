@@ -62,7 +62,7 @@
 #include "layout/server_layout.h"
 #include "lease/lease.h"
 #include "lease/lease_state.h"
-#include "lease/node_source.h"
+#include "lease/node_settings.h"
 
 #define KEEPER_NAME				"snowflake keeper"
 
@@ -184,7 +184,7 @@ keeper_round(void)
 	if (wanted.obstacle == GATE_OPEN && snowflake_lease_state_has_ended(&wanted, now))
 	{
 		wanted.obstacle = GATE_LEASE_ENDED;
-		snowflake_lease_state_notice_end();
+		snowflake_lease_state_wake();
 	}
 	snowflake_generator_view(&view);
 	is_other_node = wanted.obstacle != GATE_OPEN || view.node != wanted.node ||

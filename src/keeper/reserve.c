@@ -26,7 +26,6 @@
 #include "layout/server_layout.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 
 /* The time that mints may reach within so many ms: IDs may be ahead of the clock. */
 static TimestampTz

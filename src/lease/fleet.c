@@ -26,37 +26,27 @@
 #include "base/settings.h"
 #include "generator/generator.h"
 #include "layout/server_layout.h"
-#include "lease/lease_record.h"
+#include "lease/lease.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 
 PG_FUNCTION_INFO_V1(snowflake_fleet_create);
 PG_FUNCTION_INFO_V1(snowflake_fleet_recover);
 PG_FUNCTION_INFO_V1(snowflake_fleet_reclaim);
 PG_FUNCTION_INFO_V1(snowflake_fleet);
 
-/* How long an administrator's function waits for the coordinator. */
-#define ANSWER_USEC		(30 * USECS_PER_SEC)
-
-/* How long the founder of a fleet waits for a lease of its own server. */
-#define OWN_LEASE_USEC	(10 * USECS_PER_SEC)
+#define ANSWER_USEC			(30 * USECS_PER_SEC)	/* for the coordinator */
+#define OWN_LEASE_USEC		(10 * USECS_PER_SEC)	/* for our own lease */
 #define OWN_LEASE_LOOK_MS	50
 
 /* How often to try to write a record of the fleet that a coordinator refuses and does not have */
 #define NEW_RECORD_TRIES	5
 
-typedef struct FleetSession
+/* Connect to the coordinator.  With "prepare", records can be written afterwards. */
+static SnowflakeCoordinator *
+begin_session(const char *function, bool prepare)
 {
-	const SnowflakeCoordinator *coordinator;
-	void	   *connection;
-} FleetSession;
-
-static FleetSession
-begin_session(const char *function)
-{
-	FleetSession session;
-	int64		deadline_usec;
+	SnowflakeCoordinator *coordinator;
 
 	snowflake_generator_require(function);
 	if (snowflake_node_source != NODE_FROM_LEASE)
@@ -66,16 +56,10 @@ begin_session(const char *function)
 				errdetail("The setting snowflake.node_source is \"%s\".",
 						  snowflake_node_source_name()),
 				errhint("Set snowflake.node_source to the URL of a coordinator, such as postgresql://host/database, and reload the configuration."));
-	session.coordinator = snowflake_lease_record_load_coordinator();
-	deadline_usec = snowflake_clock_monotonic_usec() + ANSWER_USEC;
-	session.connection = session.coordinator->connect(snowflake_node_source_text, &deadline_usec);
-	return session;
-}
-
-static void
-end_session(FleetSession *session)
-{
-	session->coordinator->close(session->connection);
+	coordinator = snowflake_lease_record_connect(ANSWER_USEC);
+	if (prepare && coordinator->prepare != NULL)
+		coordinator->prepare(coordinator);
+	return coordinator;
 }
 
 /*
@@ -102,13 +86,12 @@ highest_known_tick(void)
  * ahead must not stop a fleet.  Call this when the coordinator has answered.
  */
 static TimestampTz
-earlier_clock(FleetSession *session)
+earlier_clock(const SnowflakeCoordinator *coordinator)
 {
 	TimestampTz now = snowflake_generator_clock();
-	SnowflakeIdentity identity;
+	TimestampTz clock = coordinator->identity.clock;
 
-	session->coordinator->identify(session->connection, &identity);
-	return identity.clock == 0 ? now : Min(now, identity.clock);
+	return clock == 0 ? now : Min(now, clock);
 }
 
 /*
@@ -129,18 +112,6 @@ check_is_near(int64 floor, TimestampTz now, const char *why, const char *what_to
 			errhint("%s", what_to_do));
 }
 
-/* Set the identity of the coordinator in the fleet's record. */
-static void
-set_identity(FleetSession *session, SnowflakeFleet *fleet)
-{
-	SnowflakeIdentity identity;
-
-	session->coordinator->identify(session->connection, &identity);
-	strlcpy(fleet->cluster, identity.cluster, sizeof(fleet->cluster));
-	fleet->term = identity.term;
-}
-
-/* Raise an error if nothing could be granted above a floor. */
 static void
 check_floor(int64 floor)
 {
@@ -156,14 +127,6 @@ check_floor(int64 floor)
 						  pstrdup(timestamptz_to_str(layout_ends))));
 }
 
-static const SnowflakeRecord *
-read_fleet(FleetSession *session)
-{
-	return snowflake_lease_record_find(session->coordinator->list(session->connection,
-																  SNOWFLAKE_FLEET_KEY),
-									   SNOWFLAKE_FLEET_KEY);
-}
-
 /* Raise an error if there is a record of the fleet and it is of another layout. */
 static void
 check_layout(const SnowflakeRecord *record, const char *detail, const char *hint)
@@ -177,30 +140,43 @@ check_layout(const SnowflakeRecord *record, const char *detail, const char *hint
 }
 
 /*
- * Write the fleet's record in place of the expected value (NULL: there is none).
- * Returns false if the record has another value; it may already have the new one, if
- * the request was repeated.  If a new record is refused although there is none, that
- * tells nothing, so this tries again.
+ * Write the record of a new fleet, with this floor, in place of the expected value (NULL:
+ * there is none).  Returns false if the record has another value; it may already have the
+ * new one, if the request was repeated.  If a new record is refused although there is none,
+ * that tells nothing, so this tries again.
  */
 static bool
-write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
+write_fleet(SnowflakeCoordinator *coordinator, SnowflakeFleet *fleet, const char *expected)
 {
-	const char *value = snowflake_lease_record_print_fleet(fleet);
+	const char *value;
 
+	snowflake_lease_record_nonce(fleet->incarnation);
+	snowflake_layout_print(&snowflake_server_layout, fleet->layout, sizeof(fleet->layout));
+	strlcpy(fleet->cluster, coordinator->identity.cluster, sizeof(fleet->cluster));
+	fleet->term = coordinator->identity.term;
+	value = snowflake_lease_record_print_fleet(fleet);
 	for (int i = 0; i < NEW_RECORD_TRIES; i++)
 	{
 		const SnowflakeRecord *record;
 
-		if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
-												  expected, value, NULL))
+		if (coordinator->compare_and_set(coordinator, SNOWFLAKE_FLEET_KEY, expected, value, NULL))
 			return true;
-		record = read_fleet(session);
+		record = snowflake_lease_record_read(coordinator, SNOWFLAKE_FLEET_KEY);
 		if (record != NULL || expected != NULL)
 			return record != NULL && strcmp(record->value, value) == 0;
 	}
-	ereport(ERROR,
-			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not use the coordinator: it has no record of the fleet, and accepts none"));
+	snowflake_coordinator_fail("it has no record of the fleet, and accepts none");
+}
+
+/* Write the record of a node ID that is free above a floor, in place of another one. */
+static bool
+write_free(SnowflakeCoordinator *coordinator, const SnowflakeRecord *record, int64 floor)
+{
+	SnowflakeLeaseRecord freed = {.from = floor + 1,.until = floor};
+
+	snowflake_lease_record_nonce(freed.nonce);
+	return coordinator->compare_and_set(coordinator, record->key, record->value,
+										snowflake_lease_record_print(&freed), NULL);
 }
 
 /*
@@ -267,15 +243,12 @@ Datum
 snowflake_fleet_create(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	FleetSession session = begin_session("snowflake_fleet_create()");
+	SnowflakeCoordinator *coordinator = begin_session("snowflake_fleet_create()", true);
+	const SnowflakeRecord *record = snowflake_lease_record_read(coordinator, SNOWFLAKE_FLEET_KEY);
 	SnowflakeFleet fleet = {0};
-	int64		known = highest_known_tick();
-	const SnowflakeRecord *record;
 	SnowflakeLeaseView lease;
 	TimestampTz now;
 
-	session.coordinator->prepare(session.connection);
-	record = read_fleet(&session);
 	snowflake_lease_state_view(&lease);
 	if (record == NULL && lease.grant != 0)
 		ereport(ERROR,
@@ -283,10 +256,10 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 				errmsg("this server has had a lease, so there has been a snowflake fleet"),
 				errdetail("Its servers may have leases that reach beyond the floor of a new fleet."),
 				errhint("Use snowflake_fleet_recover(), also to move the fleet to another coordinator."));
-	now = earlier_clock(&session);
+	now = earlier_clock(coordinator);
 	if (PG_ARGISNULL(0))
 	{
-		fleet.floor = Max(Max(known, snowflake_layout_tick_at(layout, now)), 0);
+		fleet.floor = Max(Max(highest_known_tick(), snowflake_layout_tick_at(layout, now)), 0);
 		check_is_near(fleet.floor, now, "This server has snowflakes or a lease up to that floor.",
 					  "Call snowflake_fleet_create() with a floor: the time of the newest snowflake of all servers whose node IDs may be leased. Exclude all other node IDs in use from snowflake.lease_nodes.");
 	}
@@ -294,15 +267,12 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 		fleet.floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
 	check_floor(fleet.floor);
 
-	snowflake_lease_record_nonce(fleet.incarnation);
-	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
-	set_identity(&session, &fleet);
-	if (!write_fleet(&session, &fleet, NULL))
+	if (!write_fleet(coordinator, &fleet, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_DUPLICATE_OBJECT),
 				errmsg("the coordinator already has a snowflake fleet"),
 				errhint("If it has lost data, use snowflake_fleet_recover()."));
-	end_session(&session);
+	snowflake_coordinator_close(coordinator);
 	wait_for_own_lease();
 	PG_RETURN_VOID();
 }
@@ -312,9 +282,9 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
  * with records that the floor makes harmless.
  */
 static void
-replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
+replace_damaged(SnowflakeCoordinator *coordinator, int64 floor)
 {
-	List	   *records = session->coordinator->list(session->connection, NULL);
+	List	   *records = coordinator->list(coordinator, NULL);
 	ListCell   *cell;
 
 	foreach(cell, records)
@@ -323,16 +293,9 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 		SnowflakeLeaseRecord parsed;
 
 		CHECK_FOR_INTERRUPTS();
-		if (snowflake_lease_record_node(record->key) < 0 ||
-			snowflake_lease_record_parse(record->value, &parsed))
-			continue;
-		memset(&parsed, 0, sizeof(parsed));
-		parsed.until = fleet->floor;
-		parsed.from = fleet->floor + 1;
-		snowflake_lease_record_nonce(parsed.nonce);
-		(void) session->coordinator->compare_and_set(session->connection,
-													 record->key, record->value,
-													 snowflake_lease_record_print(&parsed), NULL);
+		if (snowflake_lease_record_node(record->key) >= 0 &&
+			!snowflake_lease_record_parse(record->value, &parsed))
+			(void) write_free(coordinator, record, floor);
 	}
 }
 
@@ -377,7 +340,7 @@ Datum
 snowflake_fleet_recover(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	FleetSession session;
+	SnowflakeCoordinator *coordinator;
 	SnowflakeFleet fleet = {0};
 	SnowflakeFleet before = {0};
 	const SnowflakeRecord *record;
@@ -388,9 +351,8 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				errmsg("holder_is_gone must not be null"));
 	holder_is_gone = PG_GETARG_BOOL(1);
-	session = begin_session("snowflake_fleet_recover()");
-	session.coordinator->prepare(session.connection);
-	record = read_fleet(&session);
+	coordinator = begin_session("snowflake_fleet_recover()", true);
+	record = snowflake_lease_record_read(coordinator, SNOWFLAKE_FLEET_KEY);
 	if (!holder_is_gone)
 		check_layout(record, "The leases of its other servers would end.",
 					 "Use snowflake_fleet_recover() on a server that has the fleet's layout. If none has it any more, set holder_is_gone.");
@@ -398,7 +360,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 		memset(&before, 0, sizeof(before));
 	if (holder_is_gone)
 		before.floor = before.reported = 0;
-	fleet.floor = PG_ARGISNULL(0) ? default_floor(&before, earlier_clock(&session)) :
+	fleet.floor = PG_ARGISNULL(0) ? default_floor(&before, earlier_clock(coordinator)) :
 		snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
 	check_floor(fleet.floor);
 	if (fleet.floor < before.reported)
@@ -412,16 +374,13 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	fleet.reported = before.reported;
 	if (fleet.reported > 0)
 		strlcpy(fleet.reporter, before.reporter, sizeof(fleet.reporter));
-	snowflake_lease_record_nonce(fleet.incarnation);
-	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
-	set_identity(&session, &fleet);
-	if (!write_fleet(&session, &fleet, record == NULL ? NULL : record->value))
+	if (!write_fleet(coordinator, &fleet, record == NULL ? NULL : record->value))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("the record of the snowflake fleet was changed concurrently"),
 				errhint("Try again."));
-	replace_damaged(&session, &fleet);
-	end_session(&session);
+	replace_damaged(coordinator, fleet.floor);
+	snowflake_coordinator_close(coordinator);
 	wait_for_own_lease();
 	PG_RETURN_VOID();
 }
@@ -437,14 +396,14 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int32		node = PG_GETARG_INT32(0);
 	int64		floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(1));
-	FleetSession session = begin_session("snowflake_fleet_reclaim()");
-	const char *key = snowflake_lease_record_key(node);
-	SnowflakeLeaseRecord parsed = {0};
+	SnowflakeCoordinator *coordinator = begin_session("snowflake_fleet_reclaim()", false);
+	SnowflakeLeaseRecord parsed;
 	SnowflakeLeaseView lease;
 	const SnowflakeRecord *record;
 
 	check_floor(floor);
-	check_layout(read_fleet(&session), "The ticks of its leases are not those of this server.",
+	check_layout(snowflake_lease_record_read(coordinator, SNOWFLAKE_FLEET_KEY),
+				 "The ticks of its leases are not those of this server.",
 				 "Use snowflake_fleet_reclaim() on a server that has the fleet's layout.");
 	snowflake_lease_state_view(&lease);
 	if (lease.grant != 0 && lease.node == node && !lease.revoked && !lease.retired)
@@ -452,7 +411,7 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("node ID %d is leased to this server", node));
 	record = node < 0 ? NULL :
-		snowflake_lease_record_find(session.coordinator->list(session.connection, key), key);
+		snowflake_lease_record_read(coordinator, snowflake_lease_record_key(node));
 	if (record == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -462,17 +421,12 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("node ID %d is leased only until \"%s\"", node,
 					   timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.until))));
-	memset(&parsed, 0, sizeof(parsed));
-	parsed.until = floor;
-	parsed.from = floor + 1;
-	snowflake_lease_record_nonce(parsed.nonce);
-	if (!session.coordinator->compare_and_set(session.connection, key, record->value,
-											  snowflake_lease_record_print(&parsed), NULL))
+	if (!write_free(coordinator, record, floor))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("the record of node ID %d was changed concurrently", node),
 				errhint("Check that no server holds the node ID."));
-	end_session(&session);
+	snowflake_coordinator_close(coordinator);
 	PG_RETURN_VOID();
 }
 
@@ -495,11 +449,11 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 		NODE, HOLDER, SINCE, LEASED_FROM, LEASED_UNTIL, STATE, LAYOUT, COLUMNS
 	};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	FleetSession session = begin_session("snowflake_fleet()");
-	List	   *records = session.coordinator->list(session.connection, NULL);
+	SnowflakeCoordinator *coordinator = begin_session("snowflake_fleet()", false);
+	List	   *records = coordinator->list(coordinator, NULL);
 	ListCell   *cell;
 
-	end_session(&session);
+	snowflake_coordinator_close(coordinator);
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, records)
 	{

@@ -25,15 +25,12 @@
 
 #include "base/compat.h"
 #include "layout/server_layout.h"
-#include "lease/node_source.h"
+#include "lease/node_settings.h"
 
-/* Parts of a host's name */
 #define DIGITS				"0123456789"
-#define SEPARATORS			"-_."
-
-/* The flag of a temporary address in the file below. */
-#define IPV6_TEMPORARY		0x01
+#define SEPARATORS			"-_."	/* in a host's name */
 #define IPV6_ADDRESSES		"/proc/net/if_inet6"
+#define IPV6_TEMPORARY		0x01	/* a flag there */
 
 /* Beginnings of the names of interfaces that many hosts have, with the same addresses. */
 static const char *const common_interfaces[] = {
@@ -51,11 +48,6 @@ static const struct
 	{0xC0A87A00, 0xFFFFFF00},	/* 192.168.122.0/24 */
 	{0x0A00020F, 0xFFFFFFFF},	/* 10.0.2.15 */
 };
-
-
-/*
- * The host's name
- */
 
 /* Does a name contain four numbers in a row that look like an address, such as ip-10-0-1-17? */
 static bool
@@ -77,10 +69,7 @@ has_address(const char *name)
 	}
 }
 
-/*
- * The number of digits that end the first "length" characters of a name after a separator; 0 if
- * there is none.
- */
+/* How many digits end the first "length" characters of a name, after a separator? */
 static size_t
 final_digits(const char *name, size_t length)
 {
@@ -94,11 +83,8 @@ final_digits(const char *name, size_t length)
 /*
  * Find the number at the end of the host's name that follows a separator, such as 3 of
  * "db-3.example.org" or 7 of "orders.7".  Returns a sentence that says why there is
- * none, or NULL.  A number that is larger than any node ID becomes INT_MAX.
- *
- * A number that was not meant as the host's own is refused, as far as that can be
- * recognized: that of an address, since hosts of two networks may have the same last
- * number, and those of random names.
+ * none, or NULL.  A number that is larger than any node ID becomes INT_MAX.  One that was not
+ * meant as the host's own is refused, as far as that can be recognized.
  */
 static const char *
 find_number(const char *name, int32 *number)
@@ -129,7 +115,7 @@ find_number(const char *name, int32 *number)
 
 /*
  * Returns the number at the end of the host's name, or -1.  Sets "text" to what it was taken
- * from or, in a sentence, to why there is none.
+ * from, or to a sentence that says why there is none.
  */
 int32
 snowflake_host_number_of_name(char *text, size_t size)
@@ -149,11 +135,6 @@ snowflake_host_number_of_name(char *text, size_t size)
 	return number;
 }
 
-
-/*
- * The host's addresses
- */
-
 /*
  * Is an IPv6 address a temporary one, which a host makes up for some hours?  getifaddrs()
  * does not say; Linux has it in a file.
@@ -171,10 +152,7 @@ is_temporary(const struct in6_addr *address)
 		return false;
 	hex_encode((const char *) address, sizeof(*address), sought);
 
-	/*
-	 * a line has the address, four numbers, the last of which are the flags,
-	 * and a name
-	 */
+	/* the address, three other numbers, the flags, and a name */
 	while (!result && fgets(line, sizeof(line), file) != NULL)
 		if (strncmp(line, sought, length) == 0)
 		{

@@ -8,15 +8,13 @@
  *
  * A lease is a range of ticks of a node ID, not of wall time.  The node's record at
  * the coordinator says up to which tick, "until", it is granted, and every grant
- * starts above the "until" that it replaces; both changes are one compare-and-set.
- * So the ranges of a node ID's grants never overlap, and a server mints only within
- * the range of its grant: "until" bounds the limit of generator.c, "from" its
- * start.  If a grant is taken over too early, by a server whose clock is ahead, its
- * holder needs another node ID, and that is all.
+ * starts above the "until" that it replaces, by one compare-and-set.  So the ranges of a
+ * node ID's grants never overlap, and a server mints only within that of its grant:
+ * "until" bounds the limit of generator.c, "from" its start.  If a grant is taken over too
+ * early, by a server whose clock is ahead, its holder needs another node ID, and that is all.
  *
- * 1. A grant belongs to one start of one server.  It is identified by a token
- *	  that is made at the start and kept in shared memory only, so a
- *	  copy of the data does not have it.
+ * 1. A grant belongs to one start of one server: its token is made at the start and kept
+ *	  in shared memory only, so a copy of the data does not have it.
  * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on the
  *	  record that was last read or written, done only if the fleet's record has not
  *	  changed since: take(), renew(), begin_write().  So a late write does nothing
@@ -62,17 +60,14 @@
  * late; a coordinator that loses everything, or goes back, at any time; a failover that loses
  * the latest commits; a setting that is changed while leases of another length are held; a
  * generator that is ahead of the clock and goes back; a table without its key, which the
- * module for PostgreSQL refuses.
+ * module for PostgreSQL refuses.  test/model/lease.pml models it, and test/model/notice.pml
+ * the part that depends on time.
  *
  * A grant is identified by its number.  The same node ID granted again is another
  * grant: another server may have had it in between.
  *
- * test/model/lease.pml models the protocol, and test/model/notice.pml the part
- * that depends on time.
- *
- * Only the lessee calls these functions.  lease_state.c has the part that other
- * processes see; the rest is the lessee's memory, for its successor in case it ends
- * while the server runs.
+ * Only the lessee calls these functions.  lease_state.c has what other processes see; the
+ * rest is the lessee's memory, for its successor in case it ends while the server runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,15 +82,14 @@
 #include "base/settings.h"
 #include "layout/server_layout.h"
 #include "lease/lease.h"
-#include "lease/lease_record.h"
+#include "lease/lease_state.h"
 #include "lease/node_settings.h"
 
-/* How often an attempt reads the records, if others are faster */
-#define LOOKS			4
+#define LOOKS			4		/* how often an attempt reads the records */
+#define LISTING_USEC	(30 * USECS_PER_SEC)	/* for a server without a
+												 * lease */
 
-/*
- * A lessee remembers its lease, that is, the grant that it has ...
- */
+/* A lessee remembers its lease, that is, the grant that it has ... */
 typedef struct Lease
 {
 	bool		exists;
@@ -141,33 +135,21 @@ typedef struct Lessee
 /* NULL if the library was not preloaded. */
 static Lessee *shared = NULL;
 
-/* How long a server without a lease may take to list all records. */
-#define LISTING_USEC	(30 * USECS_PER_SEC)
+static int	races = 0;			/* how many node IDs other servers have taken
+								 * first since the last grant */
+static int64 answer_usec;		/* how long an attempt may take */
+static int64 sent_usec;			/* when the last write was sent, on the
+								 * monotonic clock */
+static int	refusals;			/* of a renewal in an attempt, though its
+								 * records are as expected */
 
-/* How many node IDs other servers have taken first since the last grant */
-static int	races = 0;
-
-/* Until when an answer counts, on the monotonic clock, and how long an attempt may take */
-static int64 answer_deadline_usec;
-static int64 answer_usec;
-
-/* When the last write was sent, on the monotonic clock. */
-static int64 sent_usec;
-
-/* How often a renewal was refused in an attempt, though its records are as expected. */
-static int	refusals;
-
-/* Shared memory to request. */
 Size
 snowflake_lease_size(void)
 {
 	return MAXALIGN(sizeof(Lessee));
 }
 
-/*
- * Find the lessee's memory, or make it: without a grant, and without a token.  The
- * caller holds AddinShmemInitLock.
- */
+/* The caller holds AddinShmemInitLock. */
 void
 snowflake_lease_attach(void)
 {
@@ -186,7 +168,6 @@ own_source(void)
 	return hash_bytes((const unsigned char *) url, strlen(url));
 }
 
-/* The lease as other processes see it */
 static SnowflakeLeaseView
 lease_view(void)
 {
@@ -194,6 +175,24 @@ lease_view(void)
 
 	snowflake_lease_state_view(&view);
 	return view;
+}
+
+static TimestampTz
+tick_start(int64 tick)
+{
+	return snowflake_layout_tick_start(&snowflake_server_layout, tick);
+}
+
+static int64
+tick_at(TimestampTz time)
+{
+	return snowflake_layout_tick_at(&snowflake_server_layout, time);
+}
+
+static char *
+time_text(TimestampTz time)
+{
+	return pstrdup(timestamptz_to_str(time));
 }
 
 /* Does this server have a grant from this coordinator that it can renew? */
@@ -212,10 +211,7 @@ snowflake_lease_is_held(void)
 static bool
 is_from_the_future(TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-
-	return snowflake_layout_tick_start(layout, lease_view().from) -
-		snowflake_layout_tick_start(layout, snowflake_lease_state_reached(now)) >
+	return tick_start(lease_view().from) - tick_start(snowflake_lease_state_reached(now)) >
 		snowflake_max_jump_ms * INT64CONST(1000);
 }
 
@@ -225,8 +221,7 @@ has_time_left(void)
 {
 	SnowflakeLeaseView view = lease_view();
 
-	return !view.revoked &&
-		snowflake_layout_tick_at(&snowflake_server_layout, snowflake_generator_clock()) <= view.until;
+	return !view.revoked && tick_at(snowflake_generator_clock()) <= view.until;
 }
 
 /* Does snowflake.lease_nodes no longer include the node ID? */
@@ -240,12 +235,10 @@ is_unwanted(void)
 static bool
 is_current(TimestampTz now)
 {
-	return snowflake_lease_is_held() &&
-		snowflake_layout_tick_at(&snowflake_server_layout, now) <= lease_view().until &&
+	return snowflake_lease_is_held() && tick_at(now) <= lease_view().until &&
 		!is_from_the_future(now) && !is_unwanted() && !snowflake_lease_state_is_replaced();
 }
 
-/* Half of a lease, as the setting is now. */
 static int64
 half_lease_usec(void)
 {
@@ -254,7 +247,7 @@ half_lease_usec(void)
 
 /*
  * Rule 9: returns the ms until the next attempt, which is due when half of the lease
- * is left, or half of one has passed since the last attempt.  0 or less: now.
+ * is left, or half of one has passed since the last write was sent.  0 or less: now.
  */
 long
 snowflake_lease_due_ms(TimestampTz now)
@@ -273,10 +266,15 @@ snowflake_lease_due_ms(TimestampTz now)
 			   (long) ((half_lease_usec() - unasked_usec) / 1000));
 }
 
-/*
- * Does an earlier value of the fleet's record mean the same to a grant as the present
- * one?  It does if only the term of its coordinator has changed.
- */
+/* Record what prevents a lease, if anything.  Returns false: there is no need to look again. */
+static bool
+conclude(SnowflakeState trouble)
+{
+	snowflake_lease_state_set_trouble(trouble, 0, NULL);
+	return false;
+}
+
+/* Has at most the coordinator's term changed since this value of the fleet's record? */
 static bool
 is_same_fleet(const char *value, const SnowflakeFleet *fleet)
 {
@@ -296,22 +294,25 @@ forget_write(void)
 }
 
 /*
- * Does the fleet's record, as it was read, name the cluster that answers?  A kind of
- * coordinator that does not name its cluster is trusted.
+ * Does the fleet's record name the cluster that answers?  A kind of coordinator that does
+ * not name its cluster is trusted.
  */
 static bool
-is_of_cluster(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
+is_of_cluster(const SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet)
 {
-	return identity->cluster[0] == '\0' || fleet->cluster[0] == '\0' ||
-		strcmp(identity->cluster, fleet->cluster) == 0;
+	const char *cluster = coordinator->identity.cluster;
+
+	return cluster[0] == '\0' || fleet->cluster[0] == '\0' ||
+		strcmp(cluster, fleet->cluster) == 0;
 }
 
 /* The same, and also its term? */
 static bool
-is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
+is_of_coordinator(const SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet)
 {
-	return is_of_cluster(identity, fleet) &&
-		(identity->term == 0 || identity->term == fleet->term);
+	int64		term = coordinator->identity.term;
+
+	return is_of_cluster(coordinator, fleet) && (term == 0 || term == fleet->term);
 }
 
 /*
@@ -319,9 +320,8 @@ is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet
  * (NULL: if there is none) and the fleet's record is unchanged.  Returns false if it
  * was not done, or was done but the request was repeated, or another cluster did it.
  *
- * Some coordinators identify themselves only in their answers.  Then the one that does
- * the write may not have been identified before, or another host may have answered
- * before.  A copy of the records does what it is asked for, and the write stays in
+ * Some coordinators identify themselves only in their answers, and another host may have
+ * answered before.  A copy of the records does what it is asked for, and the write stays in
  * doubt: the fleet's own cluster may grant the node ID to another server.
  *
  * An answer that arrives too late, because this process was stopped, does not count:
@@ -329,35 +329,32 @@ is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet
  * write.
  */
 static bool
-send_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
+send_write(SnowflakeCoordinator *coordinator, const char *expected)
 {
 	Write	   *doubtful = &shared->doubtful;
 	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = doubtful->fleet};
-	SnowflakeIdentity identity;
 	SnowflakeFleet fleet;
 
+	Assert(doubtful->exists);
 	sent_usec = snowflake_clock_monotonic_usec();
-	if (!coordinator->compare_and_set(connection, snowflake_lease_record_key(doubtful->node),
+	if (!coordinator->compare_and_set(coordinator, snowflake_lease_record_key(doubtful->node),
 									  expected, doubtful->value, &unchanged))
 		return false;
-	if (snowflake_clock_monotonic_usec() > answer_deadline_usec)
+	if (snowflake_clock_monotonic_usec() > coordinator->deadline_usec)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the answer of the coordinator arrived too late"));
-	coordinator->identify(connection, &identity);
 	return snowflake_lease_record_parse_fleet(doubtful->fleet, &fleet) &&
-		is_of_cluster(&identity, &fleet);
+		is_of_cluster(coordinator, &fleet);
 }
 
 /*
- * Write to the record of a node.  Whether that is done is not known until send_write()
- * has returned, so the write is recorded first, in place of any earlier one, which is no
- * longer wanted.
+ * Write to the record of a node.  Whether that is done is not known until send_write() has
+ * returned, so the write is recorded first, in place of any earlier one.
  */
 static bool
-begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 node,
-			const char *expected, const SnowflakeLeaseRecord *parsed, const char *fleet,
-			bool at_clock)
+begin_write(SnowflakeCoordinator *coordinator, int32 node, const char *expected,
+			const SnowflakeLeaseRecord *parsed, const char *fleet, bool at_clock)
 {
 	Write	   *doubtful = &shared->doubtful;
 
@@ -367,29 +364,17 @@ begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 nod
 	doubtful->node = node;
 	doubtful->at_clock = at_clock;
 	doubtful->exists = true;
-	return send_write(coordinator, connection, expected);
-}
-
-/* Send the write that is in doubt once more. */
-static bool
-repeat_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
-{
-	Assert(shared->doubtful.exists);
-	return send_write(coordinator, connection, expected);
+	return send_write(coordinator, expected);
 }
 
 /*
- * The write is in the record: the grant is ours.  A new grant, unlike a renewed
- * one, has another number, and "until" and "from" become those of the new one at
- * once.
- *
- * Servers that were all waiting for a coordinator write to it at the same time.  To
- * spread them, each renews a little earlier the next time.
+ * The write is in the record: the grant is ours.  Servers that were all waiting for a
+ * coordinator write to it at the same time.  To spread them, each renews a little earlier
+ * the next time.
  */
 static void
 adopt_write(TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeLeaseRecord parsed;
 	Lease	   *lease = &shared->lease;
 	bool		renewed;
@@ -422,8 +407,7 @@ adopt_write(TimestampTz now)
 		ereport(LOG,
 				errmsg("leased snowflake node ID %d from the coordinator", lease->node),
 				errdetail("The lease covers times from \"%s\" up to \"%s\", and will be renewed.",
-						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.from))),
-						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.until)))));
+						  time_text(tick_start(parsed.from)), time_text(tick_start(parsed.until))));
 }
 
 /*
@@ -431,14 +415,14 @@ adopt_write(TimestampTz now)
  * last written to it nor the write in doubt, or if the fleet's record has changed.
  */
 static bool
-renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
+renew(SnowflakeCoordinator *coordinator, TimestampTz now)
 {
 	Lease	   *lease = &shared->lease;
 	SnowflakeLeaseRecord parsed;
 
 	if (shared->doubtful.exists && shared->doubtful.node == lease->node)
 	{
-		if (!repeat_write(coordinator, connection, lease->value))
+		if (!send_write(coordinator, lease->value))
 			return false;
 	}
 	else
@@ -449,7 +433,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 		parsed.until = Min(Max(parsed.until,
 							   snowflake_lease_state_reached(now) + snowflake_node_settings_lease_ticks()),
 						   snowflake_server_layout.max_tick);
-		if (!begin_write(coordinator, connection, lease->node, lease->value,
+		if (!begin_write(coordinator, lease->node, lease->value,
 						 &parsed, lease->fleet, false))
 			return false;
 	}
@@ -457,20 +441,12 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 	return true;
 }
 
-/* The outcome of a write in doubt. */
 typedef enum Doubt
 {
 	DOUBT_NONE,					/* there is no grant of ours */
 	DOUBT_OURS,					/* it was done, and is used */
 	DOUBT_REMAINS				/* the next look will show */
 } Doubt;
-
-/* The record of a node ID as the coordinator has it, or NULL. */
-static const SnowflakeRecord *
-read_record(const SnowflakeCoordinator *coordinator, void *connection, const char *key)
-{
-	return snowflake_lease_record_find(coordinator->list(connection, key), key);
-}
 
 /*
  * The answer of a write was lost, or the write was done and repeated: whose is its
@@ -482,8 +458,7 @@ read_record(const SnowflakeCoordinator *coordinator, void *connection, const cha
  * up.  So the grant is used only when it has been written once more, with an answer.
  */
 static Doubt
-settle_write(const SnowflakeCoordinator *coordinator, void *connection,
-			 const SnowflakeRecord *fleet_record, const SnowflakeFleet *fleet, TimestampTz now)
+settle_write(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, TimestampTz now)
 {
 	Write	   *doubtful = &shared->doubtful;
 	const SnowflakeRecord *record;
@@ -497,8 +472,8 @@ settle_write(const SnowflakeCoordinator *coordinator, void *connection,
 		forget_write();
 		return DOUBT_NONE;
 	}
-	strlcpy(doubtful->fleet, fleet_record->value, SNOWFLAKE_VALUE_SIZE);
-	record = read_record(coordinator, connection, snowflake_lease_record_key(doubtful->node));
+	strlcpy(doubtful->fleet, fleet->value, SNOWFLAKE_VALUE_SIZE);
+	record = snowflake_lease_record_read(coordinator, snowflake_lease_record_key(doubtful->node));
 	if (record != NULL && strcmp(record->value, doubtful->value) == 0)
 	{
 		strlcpy(doubtful->found, record->value, SNOWFLAKE_VALUE_SIZE);
@@ -508,7 +483,7 @@ settle_write(const SnowflakeCoordinator *coordinator, void *connection,
 	if (record != NULL && doubtful->found[0] != '\0' &&
 		strcmp(record->value, doubtful->found) == 0)
 	{
-		if (!repeat_write(coordinator, connection, record->value))
+		if (!send_write(coordinator, record->value))
 			return DOUBT_REMAINS;
 		adopt_write(now);
 		return DOUBT_OURS;
@@ -531,20 +506,17 @@ typedef enum Standing
 
 /*
  * Does the coordinator still know our grant?  If not, it is lost, which does no harm:
- * it can be used up to its end, and the server that has the node ID now starts above
- * that.  The exception is an older record: then another server may be granted, or have
- * been granted, the range that this server had.
+ * it can be used up, and the server that has the node ID now starts above it.  The
+ * exception is an older record: then another server may be granted, or have been granted,
+ * the range that this server had.
  *
  * A grant that is lost already is judged again for as long as it is used: the fleet
- * may be re-created once more, with a lower floor.
- *
- * If the fleet was re-created since, above our lease, no server is granted any of it
- * from then on.  But before that, when the coordinator had forgotten the lease, the
- * node ID may have been granted to another server.
+ * may be re-created once more, with a lower floor.  If it was re-created above our lease, no
+ * server is granted any of it from then on; but before that, when the coordinator had
+ * forgotten the lease, the node ID may have been.
  */
 static Standing
-judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
-			const SnowflakeRecord *fleet_record, const SnowflakeFleet *fleet)
+judge_lease(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet)
 {
 	Lease	   *lease = &shared->lease;
 	const SnowflakeRecord *record;
@@ -559,12 +531,12 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 		!snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
 		return LEASE_STANDS;
 
-	record = read_record(coordinator, connection, snowflake_lease_record_key(lease->node));
+	record = snowflake_lease_record_read(coordinator, snowflake_lease_record_key(lease->node));
 	if (record != NULL && strcmp(record->value, lease->value) == 0 &&
 		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
 	{
 		if (is_same_fleet(lease->fleet, fleet))
-			strlcpy(lease->fleet, fleet_record->value, SNOWFLAKE_VALUE_SIZE);
+			strlcpy(lease->fleet, fleet->value, SNOWFLAKE_VALUE_SIZE);
 		return LEASE_STANDS;
 	}
 	is_found = record != NULL && snowflake_lease_record_parse(record->value, &found);
@@ -597,8 +569,7 @@ lose_lease(void)
 		ereport(LOG,
 				errmsg("lost the lease of snowflake node ID %d", shared->lease.node),
 				errdetail("The time that was granted can still be used, until \"%s\".",
-						  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
-																		 view.until))));
+						  time_text(tick_start(view.until))));
 }
 
 /*
@@ -606,8 +577,7 @@ lose_lease(void)
  * re-created it, and then nothing that this server had.
  */
 static void
-mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
-			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
+mark_suspect(SnowflakeCoordinator *coordinator, SnowflakeFleet *fleet)
 {
 	int64		until = lease_view().until;
 
@@ -619,22 +589,17 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 		snowflake_lease_record_own_name(fleet->reporter);
 	}
 	fleet->suspect = true;
-	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
+	(void) coordinator->compare_and_set(coordinator, SNOWFLAKE_FLEET_KEY, fleet->value,
 										snowflake_lease_record_print_fleet(fleet), NULL);
 }
 
 /*
- * Rule 7: is this the fleet's coordinator?  If not, that becomes the trouble.  If it
- * has taken over from another one, that is recorded, and *again is set: the caller
- * looks again.
+ * Rule 7: is this the fleet's coordinator?  If it has taken over from another one, that is
+ * recorded, and *again is set: the caller looks again.
  */
 static bool
-knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
-				  const SnowflakeRecord *record, SnowflakeFleet *fleet, bool *again)
+knows_coordinator(SnowflakeCoordinator *coordinator, SnowflakeFleet *fleet, bool *again)
 {
-	SnowflakeIdentity identity;
-
-	coordinator->identify(connection, &identity);
 	*again = false;
 	if (strcmp(shared->incarnation, fleet->incarnation) != 0)
 	{
@@ -646,20 +611,17 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 		shared->term = fleet->term;
 		shared->term_since_usec = snowflake_clock_monotonic_usec();
 	}
-	if (!is_of_cluster(&identity, fleet))
-		snowflake_lease_state_set_trouble(STATE_FLEET_COPIED, NULL);
-	else if (identity.term != 0 && identity.term < shared->term)
-		snowflake_lease_state_set_trouble(STATE_FLEET_REPLACED, NULL);
-	else if (is_of_coordinator(&identity, fleet))
+	if (!is_of_cluster(coordinator, fleet))
+		return conclude(STATE_FLEET_COPIED);
+	if (coordinator->identity.term != 0 && coordinator->identity.term < shared->term)
+		return conclude(STATE_FLEET_REPLACED);
+	if (is_of_coordinator(coordinator, fleet))
 		return true;
-	else
-	{
-		fleet->term = identity.term;
-		fleet->since = Max(identity.clock, 1);
-		(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
-											snowflake_lease_record_print_fleet(fleet), NULL);
-		*again = true;
-	}
+	fleet->term = coordinator->identity.term;
+	fleet->since = Max(coordinator->identity.clock, 1);
+	(void) coordinator->compare_and_set(coordinator, SNOWFLAKE_FLEET_KEY, fleet->value,
+										snowflake_lease_record_print_fleet(fleet), NULL);
+	*again = true;
 	return false;
 }
 
@@ -670,33 +632,12 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
  * added, which a holder may have begun at the last moment.
  */
 static bool
-is_new_term(const SnowflakeCoordinator *coordinator, void *connection,
-			const SnowflakeFleet *fleet)
+is_new_term(const SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet)
 {
 	int64		notice_usec = half_lease_usec() + answer_usec;
-	SnowflakeIdentity identity;
 
-	coordinator->identify(connection, &identity);
-	return fleet->since != 0 && identity.clock - fleet->since < notice_usec &&
+	return fleet->since != 0 && coordinator->identity.clock - fleet->since < notice_usec &&
 		snowflake_clock_monotonic_usec() - shared->term_since_usec < notice_usec;
-}
-
-/*
- * May a grant be taken?  Not yet if the fleet was re-created with a floor ahead of the
- * clock, or its coordinator has changed: then that becomes the trouble.  Meanwhile, what
- * is granted already can be used up.
- */
-static bool
-may_take(const SnowflakeCoordinator *coordinator, void *connection,
-		 const SnowflakeFleet *fleet, TimestampTz now)
-{
-	if (snowflake_lease_state_floor_passed(fleet->floor) - now > SNOWFLAKE_LEASE_EARLY_USEC)
-		snowflake_lease_state_wait_for_floor(fleet->floor);
-	else if (is_new_term(coordinator, connection, fleet))
-		snowflake_lease_state_set_trouble(STATE_FLEET_NEW_TERM, NULL);
-	else
-		return true;
-	return false;
 }
 
 /*
@@ -705,14 +646,13 @@ may_take(const SnowflakeCoordinator *coordinator, void *connection,
  * was faster: then others choose at the same time, and the caller looks again.
  */
 static bool
-take(const SnowflakeCoordinator *coordinator, void *connection,
-	 const SnowflakeRecord *fleet_record, const SnowflakeFleet *fleet, TimestampTz now)
+take(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
 	SnowflakeLeaseRecord parsed;
 	SnowflakeLeaseView view;
-	int64		now_tick = snowflake_layout_tick_at(layout, now);
+	int64		now_tick = tick_at(now);
 	int64		began_usec = snowflake_clock_monotonic_usec();
 	int64		reached;
 	int32		node;
@@ -721,8 +661,13 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 
 	snowflake_lease_state_view(&view);
 
-	if (!may_take(coordinator, connection, fleet, now))
+	if (snowflake_lease_state_floor_passed(fleet->floor) - now > SNOWFLAKE_LEASE_EARLY_USEC)
+	{
+		snowflake_lease_state_set_trouble(STATE_FLEET_BELOW_FLOOR, fleet->floor, NULL);
 		return false;
+	}
+	if (is_new_term(coordinator, fleet))
+		return conclude(STATE_FLEET_NEW_TERM);
 
 	/*
 	 * A list of very many records takes time.  That does no harm while there
@@ -730,29 +675,22 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	 * soon.
 	 */
 	if (now_tick > view.until || view.grant == 0 || view.revoked)
-		coordinator->set_deadline(connection, snowflake_clock_monotonic_usec() + LISTING_USEC);
+		coordinator->deadline_usec = snowflake_clock_monotonic_usec() + LISTING_USEC;
 	memset(&parsed, 0, sizeof(parsed));
 	parsed.until = -1;
 	reached = at_clock ? now_tick : snowflake_lease_state_reached(now);
-	node = snowflake_lease_choice_make(coordinator->list(connection, NULL), now_tick, reached,
+	node = snowflake_lease_choice_make(coordinator->list(coordinator, NULL), now_tick, reached,
 									   races, &record, &parsed);
-	answer_deadline_usec = snowflake_clock_monotonic_usec() + answer_usec;
-	coordinator->set_deadline(connection, answer_deadline_usec);
+	coordinator->deadline_usec = snowflake_clock_monotonic_usec() + answer_usec;
 	now += snowflake_clock_monotonic_usec() - began_usec;
-	now_tick = snowflake_layout_tick_at(layout, now);
+	now_tick = tick_at(now);
 	if (node < 0)
-	{
-		snowflake_lease_state_set_trouble(STATE_FLEET_FULL, NULL);
-		return false;
-	}
+		return conclude(STATE_FLEET_FULL);
 
 	parsed.from = Max(Max(record == NULL ? 0 : parsed.until + 1, fleet->floor + 1),
 					  Max(now_tick, 1));
 	if (parsed.from > layout->max_tick)
-	{
-		snowflake_lease_state_set_trouble(STATE_FLEET_FULL, NULL);
-		return false;
-	}
+		return conclude(STATE_FLEET_FULL);
 
 	parsed.until = Min(Max(parsed.from, reached) + snowflake_node_settings_lease_ticks(),
 					   layout->max_tick);
@@ -763,46 +701,38 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	strlcpy(parsed.token, shared->token, SNOWFLAKE_NONCE_SIZE);
 	snowflake_lease_record_nonce(parsed.nonce);
 
-	is_done = begin_write(coordinator, connection, node,
-						  record == NULL ? NULL : record->value, &parsed, fleet_record->value,
+	is_done = begin_write(coordinator, node,
+						  record == NULL ? NULL : record->value, &parsed, fleet->value,
 						  at_clock);
 
 	/* only now that there is an answer */
-	snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
-	if (!is_done)
-	{
-		races++;
-		return true;
-	}
-	adopt_write(now);
-	races = 0;
-	return false;
+	(void) conclude(STATE_NO_TROUBLE);
+	races = is_done ? 0 : races + 1;
+	if (is_done)
+		adopt_write(now);
+	return !is_done;
 }
 
 /*
  * The setting names another fleet than that of the lease, which can be used up.  If the
  * servers of the old fleet go on in this one, its floor must be above their leases.
- * Whether they do is not known here, so this only issues a warning.
  */
 static void
 compare_with_other_fleet(const SnowflakeFleet *fleet)
 {
 	static char warned_of[SNOWFLAKE_NONCE_SIZE] = "";
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeLeaseView view = lease_view();
-	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
-	snowflake_layout_print(layout, text, sizeof(text));
 	if (!has_time_left() || fleet->floor >= view.until ||
-		strcmp(fleet->layout, text) != 0 || strcmp(warned_of, fleet->incarnation) == 0)
+		!snowflake_lease_record_is_own_layout(fleet->layout) || strcmp(warned_of, fleet->incarnation) == 0)
 		return;
 	strlcpy(warned_of, fleet->incarnation, sizeof(warned_of));
 	ereport(WARNING,
 			errmsg("the floor of the snowflake fleet is below a lease of this server"),
 			errdetail("Another coordinator leased node ID %d up to \"%s\". The fleet at the present coordinator grants all times from \"%s\" on.",
 					  shared->lease.node,
-					  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, view.until))),
-					  pstrdup(timestamptz_to_str(snowflake_lease_state_floor_passed(fleet->floor)))),
+					  time_text(tick_start(view.until)),
+					  time_text(snowflake_lease_state_floor_passed(fleet->floor))),
 			errhint("If this is to be the same fleet at a new coordinator, re-create it with snowflake_fleet_recover() and a floor above all leases. IDs that were minted meanwhile may have duplicates."));
 }
 
@@ -811,30 +741,21 @@ compare_with_other_fleet(const SnowflakeFleet *fleet)
  * Returns true if the caller should look again.
  */
 static bool
-look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
+look(SnowflakeCoordinator *coordinator, TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-	const SnowflakeRecord *record = read_record(coordinator, connection, SNOWFLAKE_FLEET_KEY);
+	const SnowflakeRecord *record = snowflake_lease_record_read(coordinator, SNOWFLAKE_FLEET_KEY);
 	Lease	   *lease = &shared->lease;
-	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	SnowflakeFleet fleet,
 				own_fleet;
 	Doubt		doubt;
 	bool		again;
 
 	if (record == NULL)
-	{
-		snowflake_lease_state_set_trouble(lease_view().grant == 0 ? STATE_FLEET_MISSING : STATE_FLEET_GONE,
-										  NULL);
-		return false;
-	}
+		return conclude(lease_view().grant == 0 ? STATE_FLEET_MISSING : STATE_FLEET_GONE);
 	if (!snowflake_lease_record_parse_fleet(record->value, &fleet))
-	{
-		snowflake_lease_state_set_trouble(snowflake_lease_record_has_other_layout(record->value) ?
-										  STATE_FLEET_OF_OTHER_LAYOUT : STATE_FLEET_DAMAGED, NULL);
-		return false;
-	}
-	if (!knows_coordinator(coordinator, connection, record, &fleet, &again))
+		return conclude(snowflake_lease_record_has_other_layout(record->value) ?
+						STATE_FLEET_OF_OTHER_LAYOUT : STATE_FLEET_DAMAGED);
+	if (!knows_coordinator(coordinator, &fleet, &again))
 		return again;
 
 	if (lease->exists && lease->source != own_source() &&
@@ -847,13 +768,13 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 			compare_with_other_fleet(&fleet);
 	}
 
-	doubt = settle_write(coordinator, connection, record, &fleet, now);
+	doubt = settle_write(coordinator, &fleet, now);
 	if (doubt != DOUBT_NONE)
 	{
-		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
+		(void) conclude(STATE_NO_TROUBLE);
 		return doubt == DOUBT_REMAINS;
 	}
-	switch (judge_lease(coordinator, connection, record, &fleet))
+	switch (judge_lease(coordinator, &fleet))
 	{
 		case LEASE_STANDS:
 			break;
@@ -867,47 +788,36 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 			break;
 		case LEASE_FORGOTTEN:
 			snowflake_lease_state_revoke();
-			mark_suspect(coordinator, connection, record, &fleet);
+			mark_suspect(coordinator, &fleet);
 			break;
 	}
-	snowflake_layout_print(layout, text, sizeof(text));
 	if (fleet.suspect)
-		snowflake_lease_state_set_trouble(STATE_FLEET_WENT_BACK, NULL);
-	else if (strcmp(fleet.layout, text) != 0)
-		snowflake_lease_state_set_trouble(STATE_FLEET_OF_OTHER_LAYOUT, NULL);
-	else if (!is_current(now))
-		return take(coordinator, connection, record, &fleet, now);
-	else if (strcmp(lease->fleet, record->value) == 0)
-	{
-		if (!renew(coordinator, connection, now))
-		{
-			if (++refusals < LOOKS)
-				return true;
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: it refuses to change a record that has the expected value"));
-		}
-		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
-	}
-	return false;
+		return conclude(STATE_FLEET_WENT_BACK);
+	if (!snowflake_lease_record_is_own_layout(fleet.layout))
+		return conclude(STATE_FLEET_OF_OTHER_LAYOUT);
+	if (!is_current(now))
+		return take(coordinator, &fleet, now);
+	if (strcmp(lease->fleet, fleet.value) != 0)
+		return false;
+	if (renew(coordinator, now))
+		return conclude(STATE_NO_TROUBLE);
+	if (++refusals < LOOKS)
+		return true;
+	snowflake_coordinator_fail("it refuses to change a record that has the expected value");
 }
 
 /*
  * Do what is due: renew the grant, or take one.  "now" is the time of the
- * corrected clock; no answer counts after the deadline, which is on the monotonic
- * clock.  Raises an error if the coordinator cannot be used.
+ * corrected clock; no answer counts after the coordinator's deadline.  Raises an error if
+ * the coordinator cannot be used.
  */
 void
-snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
-						int64 deadline_usec, TimestampTz now)
+snowflake_lease_attempt(SnowflakeCoordinator *coordinator, TimestampTz now)
 {
-	SnowflakeIdentity identity;
 	SnowflakeFleet fleet;
 
-	answer_deadline_usec = deadline_usec;
-	answer_usec = deadline_usec - snowflake_clock_monotonic_usec();
+	answer_usec = coordinator->deadline_usec - snowflake_clock_monotonic_usec();
 	refusals = 0;
-	coordinator->identify(connection, &identity);
 
 	/*
 	 * do not renew a lease that has ended: the node ID may be another
@@ -915,18 +825,11 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 	 */
 	if (is_current(now) &&
 		snowflake_lease_record_parse_fleet(shared->lease.fleet, &fleet) &&
-		is_of_coordinator(&identity, &fleet) &&
-		renew(coordinator, connection, now))
-	{
-		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
-		return;
-	}
-
-	for (int looks = 0; looks < LOOKS; looks++)
-	{
-		if (!look(coordinator, connection, now))
-			return;
-	}
+		is_of_coordinator(coordinator, &fleet) && renew(coordinator, now))
+		(void) conclude(STATE_NO_TROUBLE);
+	else
+		for (int looks = 0; looks < LOOKS && look(coordinator, now); looks++)
+			;
 }
 
 /*
@@ -935,20 +838,17 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
  * doubt ends by itself.
  */
 void
-snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connection,
-						int64 deadline_usec, int64 end)
+snowflake_lease_release(SnowflakeCoordinator *coordinator, int64 end)
 {
 	Lease	   *lease = &shared->lease;
 	SnowflakeLeaseRecord parsed;
 
-	answer_deadline_usec = deadline_usec;
 	if (!snowflake_lease_is_held() || shared->doubtful.exists ||
 		!snowflake_lease_record_parse(lease->value, &parsed))
 		return;
 	snowflake_lease_record_nonce(parsed.nonce);
 	parsed.until = Min(Max(end, parsed.from - 1), parsed.until);
-	if (begin_write(coordinator, connection, lease->node, lease->value, &parsed, lease->fleet,
-					false))
+	if (begin_write(coordinator, lease->node, lease->value, &parsed, lease->fleet, false))
 	{
 		forget_write();
 		lease->lost = true;

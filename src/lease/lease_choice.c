@@ -21,36 +21,28 @@
 /* Servers that choose at the same time spread over at most 2 to this power choices */
 #define MOST_DOUBLINGS	10
 
-static int
-compare_nodes(const void *a, const void *b)
-{
-	int32		left = *(const int32 *) a;
-	int32		right = *(const int32 *) b;
-
-	return left < right ? -1 : left > right;
-}
-
 /*
  * Returns the smallest node ID that may be leased and is not one of these, after
  * skipping "skip" of them, beginning again where there are fewer; -1 if there is none.
  */
 static int32
-smallest_other(int32 *nodes, int count, int skip)
+smallest_other(List *nodes, int skip)
 {
 	int32		candidate = snowflake_node_settings_next_lease(0);
 	int			others = 0;
+	int			i = 0;
 
-	qsort(nodes, count, sizeof(*nodes), compare_nodes);
-	for (int i = 0; candidate >= 0; candidate = snowflake_node_settings_next_lease(candidate + 1))
+	list_sort(nodes, list_int_cmp);
+	for (; candidate >= 0; candidate = snowflake_node_settings_next_lease(candidate + 1))
 	{
-		while (i < count && nodes[i] < candidate)
+		while (i < list_length(nodes) && list_nth_int(nodes, i) < candidate)
 			i++;
-		if (i < count && nodes[i] == candidate)
+		if (i < list_length(nodes) && list_nth_int(nodes, i) == candidate)
 			continue;
 		if (others++ == skip)
 			return candidate;
 	}
-	return others == 0 ? -1 : smallest_other(nodes, count, skip % others);
+	return others == 0 ? -1 : smallest_other(nodes, skip % others);
 }
 
 /* Log the first damaged record, unless it was logged before; -1: there is none. */
@@ -74,16 +66,16 @@ report_damaged(int32 node)
 typedef struct Ended
 {
 	const SnowflakeRecord *record;
+	int32		node;
 	int64		granted;
 	int64		until;
 	bool		is_own;
 } Ended;
 
 /*
- * Which of two ended leases is the better choice?  One of our own is; among several of
- * them, the one that was granted last, whose node ID this server had.  Among those of
- * others, it is the one that ended first: to a server whose clock is ahead, leases that
- * are still used seem to have ended.
+ * Which of two ended leases is the better choice?  One of our own is, the one that was granted
+ * last.  Among those of others, it is the one that ended first: to a server whose clock is
+ * ahead, leases that are still used seem to have ended.
  */
 static int
 compare_ended(const ListCell *a, const ListCell *b)
@@ -99,37 +91,26 @@ compare_ended(const ListCell *a, const ListCell *b)
 }
 
 /*
- * How many of the best choices to skip.  Servers that choose at the same time choose
- * the same, and all but one are late.  The more often this server was late, the more
- * servers there are, and the further it spreads its choice.  Being late once does not
- * count.
- */
-static int
-choices_to_skip(int races)
-{
-	uint64		spread = UINT64CONST(1) << Min(Max(races - 1, 0), MOST_DOUBLINGS);
-
-	return (int) pg_prng_uint64_range(&pg_global_prng_state, 0, spread - 1);
-}
-
-/*
  * Returns the node ID to take, or -1 if there is none: the one that last had
  * this server's name, or any other one, if its lease has ended by our clock;
- * otherwise one without a record.  Sets *record to its record, or NULL, and
- * *parsed.  "races" is how often others were faster.
+ * otherwise one without a record.  Sets *record to its record, or NULL, and *parsed.
  *
  * A lease of our own counts as ended if it does not go beyond "own_tick", the
  * generator's tick: otherwise a server that is ahead of the clock, and is stopped
  * cleanly, would take another node ID at each start.
+ *
+ * Servers that choose at the same time choose the same, and all but one are late.  The more
+ * often this server was ("races"; once does not count), the more servers there are, and the
+ * more of the best choices it may skip.
  */
 int32
 snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick, int races,
 							const SnowflakeRecord **record, SnowflakeLeaseRecord *parsed)
 {
 	char		name[SNOWFLAKE_HOLDER_SIZE];
-	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
-	int			nknown = 0;
-	int			skip = choices_to_skip(races);
+	List	   *known = NIL;
+	uint64		spread = UINT64CONST(1) << Min(Max(races - 1, 0), MOST_DOUBLINGS);
+	int			skip = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, spread - 1);
 	List	   *choices = NIL;
 	int32		damaged = -1;
 	ListCell   *cell;
@@ -143,7 +124,7 @@ snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick, int r
 
 		if (node < 0)
 			continue;
-		known[nknown++] = node;
+		known = lappend_int(known, node);
 		if (snowflake_node_settings_next_lease(node) != node)
 			continue;
 		if (!snowflake_lease_record_parse(each->value, &found))
@@ -154,6 +135,7 @@ snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick, int r
 			Ended	   *ended = palloc(sizeof(Ended));
 
 			ended->record = each;
+			ended->node = node;
 			ended->granted = found.granted;
 			ended->until = found.until;
 			ended->is_own = strcmp(found.holder, name) == 0;
@@ -171,8 +153,8 @@ snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick, int r
 			chosen = list_nth(choices, skip % list_length(choices));
 		*record = chosen->record;
 		(void) snowflake_lease_record_parse(chosen->record->value, parsed);
-		return snowflake_lease_record_node(chosen->record->key);
+		return chosen->node;
 	}
 	*record = NULL;
-	return smallest_other(known, nknown, skip);
+	return smallest_other(known, skip);
 }

@@ -17,16 +17,13 @@
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/json.h"
-#include "utils/jsonb.h"
-#include "utils/memutils.h"
-#include "utils/numeric.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "coordinator/json.h"
 #include "layout/server_layout.h"
-#include "lease/lease_record.h"
+#include "lease/lease.h"
 #include "lease/node_settings.h"
 
 /* Readers would take a longer record for a damaged one. */
@@ -80,47 +77,27 @@ snowflake_lease_record_own_name(char *name)
  * Parse a value as an object, or return NULL.  Records consist of printable
  * ASCII characters without escapes, and are short: any other value is not even
  * parsed, so encodings do not matter.
+ *
+ * This switches to a memory context of its own, which the caller deletes: a list may have
+ * 65,536 records, and one that was tampered with takes a hundred times its length.
  */
 static JsonbContainer *
 parse_object(const char *value)
 {
-	MemoryContext context = CurrentMemoryContext;
-	Jsonb	   *volatile jsonb = NULL;
+	JsonbContainer *json;
+	int			sqlstate;
 
+	MemoryContextSwitchTo(AllocSetContextCreate(CurrentMemoryContext, "snowflake record",
+												ALLOCSET_SMALL_SIZES));
 	if (strlen(value) >= SNOWFLAKE_VALUE_SIZE)
 		return NULL;
 	for (const char *c = value; *c != '\0'; c++)
 		if (*c < ' ' || *c > '~' || *c == '\\')
 			return NULL;
-
-	PG_TRY();
-	{
-		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(value)));
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION &&
-			ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
-			PG_RE_THROW();
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	return jsonb != NULL && JB_ROOT_IS_OBJECT(jsonb) ? &jsonb->root : NULL;
+	json = snowflake_json_parse(value, &sqlstate);
+	return json != NULL && JsonContainerIsObject(json) ? json : NULL;
 }
 
-/*
- * The memory for parsing is freed after each record: a list may have 65,536 of them,
- * and one that was tampered with takes a hundred times its length.
- */
-static MemoryContext
-begin_parsing(void)
-{
-	return MemoryContextSwitchTo(AllocSetContextCreate(CurrentMemoryContext, "snowflake record",
-													   ALLOCSET_SMALL_SIZES));
-}
-
-/* "before" is what begin_parsing() has returned. */
 static void
 end_parsing(MemoryContext before)
 {
@@ -128,18 +105,11 @@ end_parsing(MemoryContext before)
 }
 
 static bool
-get(JsonbContainer *object, const char *name, enum jbvType type, JsonbValue *found)
-{
-	return getKeyJsonValueFromContainer(object, name, strlen(name), found) != NULL &&
-		found->type == type;
-}
-
-static bool
 get_text(JsonbContainer *object, const char *name, char *text, size_t size)
 {
 	JsonbValue	found;
 
-	if (!get(object, name, jbvString, &found) ||
+	if (!snowflake_json_get(object, name, &found) || found.type != jbvString ||
 		found.val.string.len >= (int) size)
 		return false;
 	memcpy(text, found.val.string.val, found.val.string.len);
@@ -147,68 +117,38 @@ get_text(JsonbContainer *object, const char *name, char *text, size_t size)
 	return true;
 }
 
-static int
-compare_number(Datum number, int64 other)
-{
-	return DatumGetInt32(DirectFunctionCall2(numeric_cmp, number,
-											 NumericGetDatum(int64_to_numeric(other))));
-}
-
-/*
- * Get a number from -1 to "most", without a fraction.  It is not converted to a text,
- * which could have 131,072 digits.
- */
 static bool
-get_number(JsonbContainer *object, const char *name, int64 most, int64 *number)
+get_number(JsonbContainer *object, const char *name, int64 least, int64 most, int64 *number)
 {
 	JsonbValue	found;
-	Datum		datum;
 
-	if (!get(object, name, jbvNumeric, &found))
-		return false;
-	datum = NumericGetDatum(found.val.numeric);
-	if (compare_number(datum, -1) < 0 || compare_number(datum, most) > 0)
-		return false;
-	*number = DatumGetInt64(DirectFunctionCall1(numeric_int8, datum));
-	return compare_number(datum, *number) == 0;
-}
-
-/* Get a tick: one that the layout can have, or -1 for none. */
-static bool
-get_tick(JsonbContainer *object, const char *name, int64 *tick)
-{
-	return get_number(object, name, snowflake_server_layout.max_tick, tick);
-}
-
-static bool
-parse_fleet(const char *value, SnowflakeFleet *fleet)
-{
-	JsonbContainer *object = parse_object(value);
-	JsonbValue	suspect;
-
-	if (object == NULL ||
-		!get_text(object, "incarnation", fleet->incarnation, SNOWFLAKE_NONCE_SIZE) ||
-		!get_text(object, "nonce", fleet->nonce, SNOWFLAKE_NONCE_SIZE) ||
-		!get_text(object, "layout", fleet->layout, SNOWFLAKE_LAYOUT_TEXT_SIZE) ||
-		!get_tick(object, "floor", &fleet->floor) || fleet->floor < 0 ||
-		!get_tick(object, "reported", &fleet->reported) || fleet->reported < 0 ||
-		!get_text(object, "reporter", fleet->reporter, SNOWFLAKE_HOLDER_SIZE) ||
-		!get_text(object, "cluster", fleet->cluster, SNOWFLAKE_CLUSTER_SIZE) ||
-		!get_number(object, "term", PG_INT64_MAX, &fleet->term) || fleet->term < 0 ||
-		!get_number(object, "since", PG_INT64_MAX, &fleet->since) || fleet->since < 0 ||
-		!get(object, "suspect", jbvBool, &suspect))
-		return false;
-	fleet->suspect = suspect.val.boolean;
-	return true;
+	return snowflake_json_get(object, name, &found) && found.type == jbvNumeric &&
+		snowflake_json_integer(found.val.numeric, least, most, number);
 }
 
 /* Parse the record of the fleet.  Returns false if the value is not one. */
 bool
 snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 {
-	MemoryContext before = begin_parsing();
-	bool		is_fleet = parse_fleet(value, fleet);
+	MemoryContext before = CurrentMemoryContext;
+	JsonbContainer *object = parse_object(value);
+	int64		max_tick = snowflake_server_layout.max_tick;
+	JsonbValue	suspect;
+	bool		is_fleet =
+	get_text(object, "incarnation", fleet->incarnation, SNOWFLAKE_NONCE_SIZE) &&
+	get_text(object, "nonce", fleet->nonce, SNOWFLAKE_NONCE_SIZE) &&
+	get_text(object, "layout", fleet->layout, SNOWFLAKE_LAYOUT_TEXT_SIZE) &&
+	get_number(object, "floor", 0, max_tick, &fleet->floor) &&
+	get_number(object, "reported", 0, max_tick, &fleet->reported) &&
+	get_text(object, "reporter", fleet->reporter, SNOWFLAKE_HOLDER_SIZE) &&
+	get_text(object, "cluster", fleet->cluster, SNOWFLAKE_CLUSTER_SIZE) &&
+	get_number(object, "term", 0, PG_INT64_MAX, &fleet->term) &&
+	get_number(object, "since", 0, PG_INT64_MAX, &fleet->since) &&
+	snowflake_json_get(object, "suspect", &suspect) && suspect.type == jbvBool;
 
+	fleet->value = value;
+	if (is_fleet)
+		fleet->suspect = suspect.val.boolean;
 	end_parsing(before);
 	return is_fleet;
 }
@@ -220,20 +160,26 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 bool
 snowflake_lease_record_has_other_layout(const char *value)
 {
-	MemoryContext before = begin_parsing();
-	JsonbContainer *object = parse_object(value);
+	MemoryContext before = CurrentMemoryContext;
 	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	char		own[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	bool		is_other;
+	bool		is_other = get_text(parse_object(value), "layout", layout, sizeof(layout)) &&
+	!snowflake_lease_record_is_own_layout(layout);
 
-	snowflake_layout_print(&snowflake_server_layout, own, sizeof(own));
-	is_other = object != NULL && get_text(object, "layout", layout, sizeof(layout)) &&
-		strcmp(layout, own) != 0;
 	end_parsing(before);
 	return is_other;
 }
 
-/* Returns the value of the fleet's record, with a new nonce, in the current memory context. */
+/* Is this the layout of this server? */
+bool
+snowflake_lease_record_is_own_layout(const char *layout)
+{
+	char		own[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	snowflake_layout_print(&snowflake_server_layout, own, sizeof(own));
+	return strcmp(layout, own) == 0;
+}
+
+/* Returns the value of the fleet's record, with a new nonce. */
 char *
 snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 {
@@ -252,36 +198,26 @@ snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 	return value.data;
 }
 
-static bool
-parse_node(const char *value, SnowflakeLeaseRecord *parsed)
-{
-	JsonbContainer *object = parse_object(value);
-
-	return object != NULL &&
-		get_text(object, "holder", parsed->holder, SNOWFLAKE_HOLDER_SIZE) &&
-		get_text(object, "token", parsed->token, SNOWFLAKE_NONCE_SIZE) &&
-		get_text(object, "nonce", parsed->nonce, SNOWFLAKE_NONCE_SIZE) &&
-		get_tick(object, "granted", &parsed->granted) &&
-		get_tick(object, "from", &parsed->from) &&
-		get_tick(object, "until", &parsed->until) &&
-		parsed->from >= 1 && parsed->until >= parsed->from - 1;
-}
-
 /* Parse the record of a node ID.  Returns false if the value is not one. */
 bool
 snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
 {
-	MemoryContext before = begin_parsing();
-	bool		is_node = parse_node(value, parsed);
+	MemoryContext before = CurrentMemoryContext;
+	JsonbContainer *object = parse_object(value);
+	int64		max_tick = snowflake_server_layout.max_tick;
+	bool		is_node =
+	get_text(object, "holder", parsed->holder, SNOWFLAKE_HOLDER_SIZE) &&
+	get_text(object, "token", parsed->token, SNOWFLAKE_NONCE_SIZE) &&
+	get_text(object, "nonce", parsed->nonce, SNOWFLAKE_NONCE_SIZE) &&
+	get_number(object, "granted", -1, max_tick, &parsed->granted) &&
+	get_number(object, "from", 1, max_tick, &parsed->from) &&
+	get_number(object, "until", parsed->from - 1, max_tick, &parsed->until);
 
 	end_parsing(before);
 	return is_node;
 }
 
-/*
- * Returns the value of a node's record, in the current memory context.  The caller has given it a
- * nonce.
- */
+/* Returns the value of a node's record, which has a new nonce. */
 char *
 snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed)
 {
@@ -298,7 +234,7 @@ snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed)
 	return value.data;
 }
 
-/* Returns the key of a node's record, in the current memory context. */
+/* Returns the key of a node's record. */
 char *
 snowflake_lease_record_key(int32 node)
 {
@@ -316,19 +252,17 @@ snowflake_lease_record_node(const char *key)
 		return -1;
 	errno = 0;
 	node = strtol(key + 5, &end, 10);
-	if (errno != 0 || *end != '\0' || node > PG_INT32_MAX ||
-		(key[5] == '0' && key[6] != '\0'))
-		return -1;
-	return (int32) node;
+	return errno != 0 || *end != '\0' || node > PG_INT32_MAX ||
+		(key[5] == '0' && key[6] != '\0') ? -1 : (int32) node;
 }
 
-/* Returns the record with the given key, or NULL. */
+/* Returns the record with the given key as the coordinator has it, or NULL. */
 const SnowflakeRecord *
-snowflake_lease_record_find(List *records, const char *key)
+snowflake_lease_record_read(SnowflakeCoordinator *coordinator, const char *key)
 {
 	ListCell   *cell;
 
-	foreach(cell, records)
+	foreach(cell, coordinator->list(coordinator, key))
 	{
 		const SnowflakeRecord *record = lfirst(cell);
 
@@ -338,15 +272,17 @@ snowflake_lease_record_find(List *records, const char *key)
 	return NULL;
 }
 
-/* Load the module of the coordinator that snowflake.node_source names. */
-const SnowflakeCoordinator *
-snowflake_lease_record_load_coordinator(void)
+/*
+ * Connect to the coordinator that snowflake.node_source names, with its module, which may
+ * take that long, but for looking up its hosts.
+ */
+SnowflakeCoordinator *
+snowflake_lease_record_connect(int64 usec)
 {
 	char	   *library = psprintf("$libdir/snowflake_%s",
 								   snowflake_node_settings_coordinator(snowflake_node_source_text));
-	SnowflakeCoordinatorInit init;
+	SnowflakeCoordinatorConnect connect = (SnowflakeCoordinatorConnect)
+	load_external_function(library, "snowflake_coordinator_connect", true, NULL);
 
-	init = (SnowflakeCoordinatorInit)
-		load_external_function(library, SNOWFLAKE_COORDINATOR_INIT, true, NULL);
-	return init();
+	return connect(snowflake_node_source_text, snowflake_clock_monotonic_usec() + usec);
 }

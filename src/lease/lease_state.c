@@ -3,9 +3,8 @@
  * lease_state.c
  *	  The lease of this server's node ID, as other processes see it.
  *
- * The lessee writes it, under the lock, so the keeper and the status read a
- * node ID and its range together.  lease.c explains why the range makes IDs
- * distinct.
+ * The lessee writes it, under the lock, so that others read a node ID and its range
+ * together.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,15 +29,12 @@ typedef struct LeaseState
 	LWLock		lock;			/* for what is in the view */
 	SnowflakeLeaseView view;
 
-	/*
-	 * The position from which on the generator needs more, if it is ahead of
-	 * the clock.  The keeper writes it, atomically.
-	 */
+	/* The position from which on the generator needs more; the keeper's */
 	pg_atomic_uint64 needed;
 
 	/*
-	 * The lessee's latch, NULL while there is no lessee.  Only the lessee
-	 * writes it.  It is that of a PGPROC, and stays valid forever.
+	 * The lessee's, or NULL.  It is that of a PGPROC, and stays valid
+	 * forever.
 	 */
 	Latch	   *volatile latch;
 
@@ -59,14 +55,13 @@ static LeaseState *shared = NULL;
 /* In the lessee: has its attempt led to a lease? */
 static bool is_published = false;
 
-/* Shared memory to request. */
 Size
 snowflake_lease_state_size(void)
 {
 	return MAXALIGN(sizeof(LeaseState));
 }
 
-/* Find the state of the lease, or make room for it.  The caller holds AddinShmemInitLock. */
+/* The caller holds AddinShmemInitLock. */
 void
 snowflake_lease_state_attach(int tranche)
 {
@@ -81,11 +76,6 @@ snowflake_lease_state_attach(int tranche)
 	pg_atomic_init_u64(&shared->needed, 0);
 	pg_atomic_init_u32(&shared->is_asked, 0);
 }
-
-
-/*
- * For other processes
- */
 
 /* Read what is known about the lease.  Takes the lock, shared. */
 void
@@ -129,23 +119,19 @@ void
 snowflake_lease_state_need(uint64 position)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	Latch	   *latch = shared->latch;
 	SnowflakeLeaseView view;
 
-	if (pg_atomic_exchange_u64(&shared->needed, position) == position || latch == NULL)
+	if (pg_atomic_exchange_u64(&shared->needed, position) == position || shared->latch == NULL)
 		return;
 	snowflake_lease_state_view(&view);
 	if (view.until - snowflake_layout_position_tick(layout, position) <=
 		snowflake_node_settings_lease_ticks() / 2)
-		SetLatch(latch);
+		snowflake_lease_state_wake();
 }
 
-/*
- * The clock has gone beyond the lease: wake the lessee, which may not expect that
- * yet, since it computed its sleep from an earlier state of the clock.
- */
+/* Wake the lessee, for example when the clock has gone beyond the lease before it expects that. */
 void
-snowflake_lease_state_notice_end(void)
+snowflake_lease_state_wake(void)
 {
 	Latch	   *latch = shared->latch;
 
@@ -157,17 +143,13 @@ snowflake_lease_state_notice_end(void)
 void
 snowflake_lease_state_ask(void)
 {
-	Latch	   *latch = shared->latch;
-
 	pg_atomic_write_u32(&shared->is_asked, 1);
-	if (latch != NULL)
-		SetLatch(latch);
+	snowflake_lease_state_wake();
 }
 
 /*
- * Have the lessee replace this grant with another one that begins at the clock, if it can
- * before the deadline, which is on the monotonic clock.  The generator is to go back
- * there.
+ * The generator is to go back to the clock: have the lessee replace this grant with one that
+ * begins there, if it can before the deadline, which is on the monotonic clock.
  */
 void
 snowflake_lease_state_replace(uint32 grant, int64 deadline_usec)
@@ -181,7 +163,7 @@ snowflake_lease_state_replace(uint32 grant, int64 deadline_usec)
 
 /*
  * The generator went back to the clock with a node ID that is not leased.  The lease, if
- * there is one, must not be used any more: its IDs are ahead.
+ * any, must not be used any more: its IDs are ahead.
  */
 void
 snowflake_lease_state_retire(void)
@@ -201,10 +183,7 @@ snowflake_lease_state_has_ended(const SnowflakeNode *wanted, TimestampTz now)
 		snowflake_layout_tick_at(layout, now) > snowflake_layout_position_tick(layout, wanted->end);
 }
 
-/*
- * Returns the tick that the generator has reached: that of the clock, or a later one if it is
- * ahead.
- */
+/* Returns the tick that the generator has reached: the clock's, or a later one if it is ahead. */
 int64
 snowflake_lease_state_reached(TimestampTz now)
 {
@@ -214,10 +193,7 @@ snowflake_lease_state_reached(TimestampTz now)
 			   snowflake_layout_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
 }
 
-/*
- * Returns the time at which a fleet's floor is passed: its tick is over, and the next one can be
- * granted.
- */
+/* Returns the time at which a fleet's floor is passed, so that the next tick can be granted. */
 TimestampTz
 snowflake_lease_state_floor_passed(int64 floor)
 {
@@ -253,11 +229,6 @@ snowflake_lease_state_is_late(const SnowflakeLeaseView *lease, const SnowflakeVi
 		(view->limit >= snowflake_layout_last_position(layout, lease->until) &&
 		 snowflake_generator_is_unreserved(view));
 }
-
-
-/*
- * Only the lessee calls what follows.
- */
 
 /* A lessee has started.  Returns false if there is one already. */
 bool
@@ -307,9 +278,8 @@ snowflake_lease_state_detach_lessee(void)
 }
 
 /*
- * Publish a lease: it is for these ticks of this node ID from now on.  With "is_new" it
- * is a new grant, with the next number; otherwise it was renewed.  For "at_clock" of a
- * new grant, see SnowflakeLeaseView.
+ * Publish a lease of these ticks of a node ID: a new grant, with the next number, or a
+ * renewed one, for which "at_clock" does not matter.
  */
 void
 snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, bool at_clock,
@@ -334,20 +304,14 @@ snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, 
 						   COUNTER_LEASE_RENEWALS);
 }
 
-/* An attempt begins. */
-void
-snowflake_lease_state_begin_attempt(void)
-{
-	is_published = false;
-}
-
-/* The attempt ends. */
+/* An attempt ends. */
 void
 snowflake_lease_state_end_attempt(void)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->view.tried_usec = is_published ? 0 : snowflake_clock_monotonic_usec();
 	LWLockRelease(&shared->lock);
+	is_published = false;
 }
 
 /*
@@ -388,51 +352,17 @@ floor_time(const char *word, const void *floor)
 }
 
 /*
- * Log a new trouble, or that there no longer is any.  An error is reported where it
- * happens.
- */
-static void
-log_trouble(SnowflakeState trouble, int64 floor)
-{
-	const SnowflakeWords *words = &snowflake_words[trouble];
-
-	if (trouble == STATE_NO_TROUBLE)
-		ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
-	else if (words->message != NULL)
-		ereport(WARNING,
-				errmsg_internal("%s", words->message),
-				errhint("%s", snowflake_words_fill(words->hint, floor_time, &floor)));
-}
-
-static void
-note_trouble(SnowflakeState trouble, int64 floor, const char *error)
-{
-	TimestampTz now = snowflake_clock_wall();
-	bool		is_new = trouble != shared->view.trouble;
-	SnowflakeLeaseView *view = &shared->view;
-
-	if (!is_new && floor == view->floor && strcmp(error, view->error) == 0)
-		return;
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	view->trouble = trouble;
-	view->floor = floor;
-	strlcpy(view->error, error, sizeof(view->error));
-	if (is_new)
-		view->trouble_since = now;
-	LWLockRelease(&shared->lock);
-	if (!is_new)
-		return;
-	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
-	log_trouble(trouble, floor);
-}
-
-/*
- * Record what prevents a lease, or that nothing does any more, and log it if it is
- * new.  "error" is the message of a failure, or NULL.
+ * Record what prevents a lease, or that nothing does any more, and log it if it is new.
+ * "floor" is that of a fleet that is to be passed first, or 0; "error" the message of a
+ * failure, or NULL, which is reported where it happens.
  */
 void
-snowflake_lease_state_set_trouble(SnowflakeState trouble, const char *error)
+snowflake_lease_state_set_trouble(SnowflakeState trouble, int64 floor, const char *error)
 {
+	SnowflakeLeaseView *view = &shared->view;
+	const SnowflakeWords *words = &snowflake_words[trouble];
+	bool		is_new = trouble != view->trouble;
+	TimestampTz now = snowflake_clock_wall();
 	char		kept[SNOWFLAKE_LEASE_ERROR_SIZE];
 
 	strlcpy(kept, error == NULL ? "" : error, sizeof(kept));
@@ -442,12 +372,23 @@ snowflake_lease_state_set_trouble(SnowflakeState trouble, const char *error)
 	for (char *c = kept; *c != '\0'; c++)
 		if (*c < ' ' || *c > '~')
 			*c = '?';
-	note_trouble(trouble, 0, kept);
-}
+	if (!is_new && floor == view->floor && strcmp(kept, view->error) == 0)
+		return;
 
-/* Record that nothing is granted before the fleet's floor is passed. */
-void
-snowflake_lease_state_wait_for_floor(int64 floor)
-{
-	note_trouble(STATE_FLEET_BELOW_FLOOR, floor, "");
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	view->trouble = trouble;
+	view->floor = floor;
+	strlcpy(view->error, kept, sizeof(view->error));
+	if (is_new)
+		view->trouble_since = now;
+	LWLockRelease(&shared->lock);
+	if (!is_new)
+		return;
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
+	if (trouble == STATE_NO_TROUBLE)
+		ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
+	else if (words->message != NULL)
+		ereport(WARNING,
+				errmsg_internal("%s", words->message),
+				errhint("%s", snowflake_words_fill(words->hint, floor_time, &floor)));
 }

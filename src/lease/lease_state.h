@@ -56,7 +56,7 @@ extern void snowflake_lease_state_replace(uint32 grant, int64 deadline_usec);
 
 /* The keeper's part */
 extern void snowflake_lease_state_need(uint64 position);
-extern void snowflake_lease_state_notice_end(void);
+extern void snowflake_lease_state_wake(void);
 extern void snowflake_lease_state_retire(void);
 extern bool snowflake_lease_state_has_ended(const SnowflakeNode *wanted,
 											TimestampTz now);
@@ -70,12 +70,10 @@ extern int64 snowflake_lease_state_reached(TimestampTz now);
 extern TimestampTz snowflake_lease_state_floor_passed(int64 floor);
 extern void snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new,
 										  bool at_clock, TimestampTz now);
-extern void snowflake_lease_state_begin_attempt(void);
 extern void snowflake_lease_state_end_attempt(void);
 extern void snowflake_lease_state_shorten(int64 end);
 extern void snowflake_lease_state_revoke(void);
-extern void snowflake_lease_state_set_trouble(SnowflakeState trouble,
+extern void snowflake_lease_state_set_trouble(SnowflakeState trouble, int64 floor,
 											  const char *error);
-extern void snowflake_lease_state_wait_for_floor(int64 floor);
 
 #endif							/* SNOWFLAKE_LEASE_STATE_H */

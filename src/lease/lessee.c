@@ -1,17 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * lessee.c
- *	  The background worker that leases a node ID from the coordinator that
- *	  snowflake.node_source names.
+ *	  The background worker that leases a node ID.
  *
- * It runs as soon as the server starts, also on standbys, so that a promotion need
- * not wait; but only where node IDs are leased.  It does not connect to a
- * database.  All waiting for the network is done here, so that a slow coordinator
- * does not affect the keeper and minting before the lease ends.
+ * It runs where node IDs are leased, from the server's start on, also on standbys, so that
+ * a promotion need not wait.  All waiting for the network is done here, so that a slow
+ * coordinator does not affect the keeper and minting before the lease ends.
  *
- * An attempt connects, does what lease.c says, and disconnects, once in half a
- * lease.  If it fails, it is repeated soon.  Its results are in shared memory,
- * so another lessee can take over from one that ends while the server runs.
+ * An attempt connects, does what lease.c says, and disconnects.  Its results are in shared
+ * memory, so another lessee can take over from one that ends while the server runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,36 +34,22 @@
 #include "generator/keeper_state.h"
 #include "layout/server_layout.h"
 #include "lease/lease.h"
-#include "lease/lease_record.h"
+#include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 
 #define LESSEE_NAME			"snowflake lessee"
 
-/* How long the coordinator may take for an attempt, and at a stop. */
-#define ANSWER_MS			5000
-#define LAST_ANSWER_MS		3000
-
-/* The time between attempts that did not get a lease */
-#define RETRY_MS			2000
-
-/* The shortest time between attempts that wait for the fleet's floor */
-#define FLOOR_RETRY_USEC	(50 * 1000)
-
-/*
- * A server that waits for a node ID spends at most this fraction of its time on listing the
- * others: one in ...
- */
-#define LISTING_SHARE	20
-
-/* After so long without a lessee, another one is started. */
-#define MISSING_USEC		USECS_PER_SEC
-
-/* How long an attempt waits for the keeper to judge the clock. */
-#define JUDGE_USEC			USECS_PER_SEC
-
-/* How long a stop waits for the keeper, which closes the gate. */
-#define KEEPER_ENDS_MS		3000
+#define ANSWER_MS			5000	/* how long an attempt may take */
+#define LAST_ANSWER_MS		3000	/* likewise, at a stop */
+#define KEEPER_ENDS_MS		3000	/* how long a stop waits for the keeper */
+#define RETRY_MS			2000	/* between attempts that got no lease */
+#define FLOOR_RETRY_USEC	50000	/* the shortest, to wait for a floor */
+#define LISTING_SHARE		20	/* of its time a server without a node ID
+								 * lists the others for one part in ... */
+#define MISSING_USEC		USECS_PER_SEC	/* without a lessee, before
+											 * another one is started */
+#define JUDGE_USEC			USECS_PER_SEC	/* for the keeper to judge the
+											 * clock */
 
 /* The lease is being given back, which another signal to stop must not interrupt. */
 static volatile sig_atomic_t giving_back = false;
@@ -101,10 +84,7 @@ describe_worker(BackgroundWorker *worker)
 	worker->bgw_start_time = BgWorkerStart_PostmasterStart;
 }
 
-/*
- * Register the lessee, if node IDs are leased.  Call this only while the
- * server preloads libraries.
- */
+/* Register the lessee, if node IDs are leased.  Call this only while the server preloads libraries. */
 void
 snowflake_lessee_init(void)
 {
@@ -117,10 +97,9 @@ snowflake_lessee_init(void)
 }
 
 /*
- * Start a lessee, if node IDs are leased and there has been none for a moment,
- * because the setting was changed while the server was running.  A second lessee
- * ends by itself.  Only the keeper calls this.  Returns true if it should check
- * again soon.
+ * Start a lessee, if node IDs are leased and there has been none for a moment, because the
+ * setting was changed.  A second one ends by itself.  Only the keeper calls this.  Returns
+ * true if it should check again soon.
  */
 bool
 snowflake_lessee_start(void)
@@ -162,9 +141,8 @@ answer_usec(int most_ms)
 }
 
 /*
- * The time after an attempt that did not get a lease, in microseconds: shorter if the end
- * of the tick of the fleet's floor is near; longer if there is no free node ID and it
- * takes long to list the others.
+ * The time after an attempt that did not get a lease, in microseconds: shorter if the fleet's
+ * floor is passed soon; longer if there is no free node ID and it takes long to list them.
  */
 static int64
 retry_after_usec(int64 took_usec)
@@ -204,10 +182,9 @@ is_same_message(const char *one, const char *other)
 }
 
 /*
- * Connect and do what is due: renew the lease or take one, or give it back, if
- * "end" is not NULL.  An error becomes a warning in the log, unless it is the
- * same as the last time.  Returns when the exchange with the coordinator
- * began, on the monotonic clock.
+ * Do what is due: renew the lease or take one, or give it back, if "end" is not NULL.  An
+ * error becomes a warning in the log, unless it is the same as the last time.  Returns when
+ * the exchange with the coordinator began, on the monotonic clock.
  */
 static int64
 attempt(MemoryContext context, const int64 *end)
@@ -216,31 +193,24 @@ attempt(MemoryContext context, const int64 *end)
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	volatile int64 began_usec = snowflake_clock_monotonic_usec();
 
-	snowflake_lease_state_begin_attempt();
 	PG_TRY();
 	{
-		const SnowflakeCoordinator *coordinator = snowflake_lease_record_load_coordinator();
-		void	   *connection;
-		int64		deadline_usec;
+		SnowflakeCoordinator *coordinator;
 
 		/*
 		 * A clock that is not believed must not end a lease, or begin one.
-		 * Only the keeper judges it, and a standby has none.  A server that
-		 * is starting will have one in a moment, for which this waits.
+		 * Only the keeper judges it, which a standby does not have.
 		 */
 		if (end == NULL && GetRecoveryState() != RECOVERY_STATE_ARCHIVE)
 			snowflake_keeper_state_await_judgment(snowflake_keeper_state_judgments() + 1,
 												  began_usec + JUDGE_USEC);
-		deadline_usec = snowflake_clock_monotonic_usec() +
-			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
-		connection = coordinator->connect(snowflake_node_source_text, &deadline_usec);
+		coordinator = snowflake_lease_record_connect(answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS));
 		began_usec = snowflake_clock_monotonic_usec();
 		if (end == NULL)
-			snowflake_lease_attempt(coordinator, connection, deadline_usec,
-									snowflake_generator_clock());
+			snowflake_lease_attempt(coordinator, snowflake_generator_clock());
 		else
-			snowflake_lease_release(coordinator, connection, deadline_usec, *end);
-		coordinator->close(connection);
+			snowflake_lease_release(coordinator, *end);
+		snowflake_coordinator_close(coordinator);
 		last_error[0] = '\0';
 	}
 	PG_CATCH();
@@ -264,7 +234,7 @@ attempt(MemoryContext context, const int64 *end)
 						error->detail ? errdetail_internal("%s", error->detail) : 0,
 						error->hint ? errhint("%s", error->hint) : 0);
 			strlcpy(last_error, message, sizeof(last_error));
-			snowflake_lease_state_set_trouble(STATE_COORDINATOR_UNUSABLE, error->message);
+			snowflake_lease_state_set_trouble(STATE_COORDINATOR_UNUSABLE, 0, error->message);
 		}
 	}
 	PG_END_TRY();
@@ -274,10 +244,7 @@ attempt(MemoryContext context, const int64 *end)
 	return began_usec;
 }
 
-/*
- * Can nothing be minted until a keeper starts, and is the exact end stored?  If not, it
- * is not known what is minted with the lease.  Fills the generator's view.
- */
+/* Can nothing be minted until a keeper starts, and is the exact end stored?  Fills the view. */
 static bool
 is_at_rest(SnowflakeView *view)
 {
@@ -291,11 +258,11 @@ is_at_rest(SnowflakeView *view)
 /*
  * The server stops: wait until the keeper has ended, because then nothing is minted
  * any more, and give back what was not used.  If the gate was left open, or its end
- * was not stored, the lease ends by itself.
+ * was not stored, it is not known what was minted, and the lease ends by itself.
  *
- * If the lessee and the keeper were only terminated by hand, there may be, or have been,
- * another keeper since the generator was read, and it may have found the whole lease.  A
- * keeper that starts after the lease was shortened finds the shorter one.
+ * If both were only terminated by hand, another keeper may have started since the generator
+ * was read, and found the whole lease; one that starts after the lease was shortened finds
+ * the shorter one.
  */
 static void
 give_back(MemoryContext context)
@@ -315,10 +282,9 @@ give_back(MemoryContext context)
 		return;
 
 	/*
-	 * Keep the lease up to the last tick with an ID of this grant.  If the
-	 * gate was never opened for it, or the generator was ahead of the clock
-	 * from before, nothing was minted: then nothing of it is kept.  If the
-	 * gate was opened for another node ID since, all of it is kept.
+	 * Keep the lease up to the last tick with an ID of this grant: nothing of
+	 * it if the gate was never opened for it, or nothing was minted since;
+	 * all of it if the gate was opened for another node ID since.
 	 */
 	snowflake_lease_state_view(&lease);
 	if (lease.grant > view.newest_grant)
@@ -396,9 +362,5 @@ snowflake_lessee_main(Datum main_arg)
 	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_lease_is_held())
 		give_back(context);
 
-	/*
-	 * not 0, so that the postmaster restarts a lessee that was terminated by
-	 * hand
-	 */
-	proc_exit(1);
+	proc_exit(1);				/* to be restarted, if terminated by hand */
 }

@@ -95,10 +95,10 @@ spells(const char *url, const char *word)
 }
 
 /*
- * Does a URL have a password?  It does not belong in a setting, since settings are shown
- * and logged in many places.  Like libpq, this takes everything before an "@" that comes
- * before the first slash for the user and the password.  A colon in it that is written
- * as a percent code is part of the user's name to libpq, but not to ZooKeeper.
+ * Does a URL have a password, which would be shown and logged in many places?  Like libpq,
+ * this takes everything before an "@" that comes before the first slash for the user and
+ * the password.  A colon in it that is written as a percent code is part of the user's name
+ * to libpq, but not to ZooKeeper.
  */
 static bool
 has_password(const char *url)
@@ -132,8 +132,8 @@ names_interface(const char *text)
 }
 
 /*
- * Parse a value of snowflake.node_source.  Returns NULL, or a sentence that
- * says what is wrong, which does not repeat the value.
+ * Parse a value of snowflake.node_source.  Returns NULL, or a sentence that says what is
+ * wrong, which does not repeat the value, because it may have a password.
  */
 static const char *
 parse_node_source(const char *text, SnowflakeNodeSource *source)
@@ -153,13 +153,21 @@ parse_node_source(const char *text, SnowflakeNodeSource *source)
 	return NULL;
 }
 
+/* Keep the result of a check for the assignment. */
+static bool
+keep(void **extra, const void *result, size_t size)
+{
+	*extra = guc_malloc(LOG, size);
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, result, size);
+	return true;
+}
+
 /*
- * Refuse a node ID that the layout cannot hold, if that is known.
- *
- * While the server starts, the layout may not have its value yet, and a server
- * that does not start is worse than one that does not mint.  So a bad value in
- * the configuration file is accepted then, also in parallel workers, and the
- * keeper leaves the gate closed.
+ * Refuse a node ID that the layout cannot hold.  While the server starts, and in parallel
+ * workers, the layout may not have its value yet, and a server that does not start is worse
+ * than one that does not mint: then the keeper leaves the gate closed.
  */
 static bool
 check_node_id(int *newval, void **extra, GucSource source)
@@ -174,10 +182,6 @@ check_node_id(int *newval, void **extra, GucSource source)
 	return false;
 }
 
-/*
- * Check where the node ID comes from.  A refused value is not repeated,
- * because it may have a password.
- */
 static bool
 check_node_source(char **newval, void **extra, GucSource source)
 {
@@ -190,11 +194,7 @@ check_node_source(char **newval, void **extra, GucSource source)
 		GUC_check_errdetail("%s", complaint);
 		return false;
 	}
-	*extra = guc_malloc(LOG, sizeof(parsed));
-	if (*extra == NULL)
-		return false;
-	memcpy(*extra, &parsed, sizeof(parsed));
-	return true;
+	return keep(extra, &parsed, sizeof(parsed));
 }
 
 static void
@@ -238,11 +238,7 @@ check_lease_nodes(char **newval, void **extra, GucSource source)
 		c = end;
 	}
 
-	*extra = guc_malloc(LOG, sizeof(ranges));
-	if (*extra == NULL)
-		return false;
-	memcpy(*extra, &ranges, sizeof(ranges));
-	return true;
+	return keep(extra, &ranges, sizeof(ranges));
 }
 
 static void
@@ -267,10 +263,7 @@ snowflake_node_settings_next_lease(int32 node)
 	return next > snowflake_server_layout.max_node ? -1 : next;
 }
 
-/*
- * Returns the length of a lease in ticks: at least two, so that it is renewed before
- * its last tick is over.
- */
+/* Returns the length of a lease in ticks: at least two, so that it is renewed before its end. */
 int64
 snowflake_node_settings_lease_ticks(void)
 {

@@ -9,20 +9,17 @@
  * that lose their own addresses while they mint may be left with the same one, such
  * as that of a container engine's bridge, and would mint with one node ID.
  *
- * The postmaster reads the name or the addresses when it loads the library, before there
- * is any other process.  If the host gives no node ID, the keeper reads again until it
- * does: an address may arrive after the server has started, and nothing was minted
- * meanwhile.  The keeper also reads after a reload that changes the setting.  A standby
- * has no keeper, so that waits for the promotion, and until then the status reads the
- * host each time.  If one reload changes the setting, and another one changes it back
- * before the keeper has noticed, that has no effect.
+ * The postmaster reads the host when it loads the library, before there is any other
+ * process.  If that gives no node ID, the keeper reads again until it does: an address may
+ * arrive later, and nothing was minted meanwhile.  The keeper also reads after a reload that
+ * changes the setting.  A standby has no keeper: until the promotion, the status reads the
+ * host each time.
  *
- * The result is in a page of memory that all processes inherit from the postmaster.  It
- * is not in the server's shared memory, because that is re-created after the crash of a
- * process, which is no reason to read again.  It has one writer at a time: the postmaster
- * before it starts others, then the keeper.  While it is being written, "changes" is odd.
- * If it stays odd, the keeper has died before it used what it wrote, and the next one
- * reads again.
+ * The result is in a page of memory that all processes inherit from the postmaster: the
+ * server's shared memory is re-created after the crash of a process, which is no reason to
+ * read again.  It has one writer at a time: the postmaster before it starts others, then the
+ * keeper.  While it is being written, "changes" is odd.  If it stays odd, the keeper has died
+ * before it used what it wrote, and the next one reads again.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +36,6 @@
 #include "layout/server_layout.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 
 /* One reading of the host's name or addresses. */
 typedef struct HostReading
@@ -59,10 +55,7 @@ typedef struct Determined
 
 static Determined *determined = NULL;
 
-/*
- * Returns the source of the node ID for the status, without a URL, which says more than others
- * need to know.
- */
+/* Returns the source of the node ID for the status, without a URL. */
 const char *
 snowflake_node_source_name(void)
 {
@@ -87,11 +80,6 @@ snowflake_node_source_is_host(void)
 	return snowflake_node_source == NODE_FROM_HOSTNAME ||
 		snowflake_node_source == NODE_FROM_ADDRESS;
 }
-
-
-/*
- * Determining the node ID
- */
 
 /* Read the host's name or addresses, as the setting says. */
 static HostReading
@@ -160,10 +148,7 @@ get_reading(void)
 	return get_determined(&reading) ? reading : read_host();
 }
 
-/*
- * For the process that determines it: the reading that was determined, or is now, if it
- * gives a node ID.  If not, log why, once for each reason.
- */
+/* For the process that determines it, likewise.  If it gives no node ID, log each new reason. */
 static HostReading
 determine(void)
 {
@@ -238,9 +223,8 @@ describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
 }
 
 /*
- * Sets *wanted to the node ID to mint with, or to the obstacle.  Only the
- * keeper calls this, which determines the node ID if that has not been done
- * yet.
+ * Sets *wanted to the node ID to mint with, or to the obstacle.  Only the keeper calls this,
+ * which determines the node ID if that has not been done yet.
  */
 void
 snowflake_node_source_determine(SnowflakeNode *wanted)
@@ -254,10 +238,7 @@ snowflake_node_source_determine(SnowflakeNode *wanted)
 	describe_wanted(snowflake_node_source_is_host() ? &reading : NULL, wanted);
 }
 
-/*
- * Sets *wanted to the node ID that the keeper would open the gate for now, or to the
- * obstacle, as far as another process can tell.
- */
+/* The same, as far as another process can tell. */
 void
 snowflake_node_source_wanted(SnowflakeNode *wanted)
 {

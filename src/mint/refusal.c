@@ -30,7 +30,6 @@
 #include "layout/server_layout.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
-#include "lease/node_source.h"
 #include "mint/mint.h"
 
 /* For each gate, its text in the status, its state, and the counter of mints that it refuses */
