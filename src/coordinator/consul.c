@@ -110,10 +110,7 @@ consul_list(SnowflakeCoordinator *coordinator, const char *key)
 	return records;
 }
 
-/*
- * Returns why a transaction was not done: its first error.  A refused transaction
- * has the same status as one whose condition is not true.
- */
+/* Returns a transaction's first error: a refusal has the same status as a false condition. */
 static char *
 reason_of(JsonbContainer *answer)
 {

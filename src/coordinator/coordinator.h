@@ -63,16 +63,10 @@ typedef struct SnowflakeCoordinator
 	/* closes the connection, also when the memory context is reset */
 	MemoryContextCallback closing;
 
-	/*
-	 * Create what records are kept in, such as a table, if it does not exist.
-	 * NULL: nothing.
-	 */
+	/* Create what records are kept in, if it does not exist; NULL: nothing */
 	void		(*prepare) (struct SnowflakeCoordinator *coordinator);
 
-	/*
-	 * Returns all records, as a list of SnowflakeRecord, or the one with the
-	 * given key.
-	 */
+	/* Returns a list of all records, or of the one with the given key. */
 	List	   *(*list) (struct SnowflakeCoordinator *coordinator, const char *key);
 
 	/*
@@ -89,8 +83,8 @@ typedef struct SnowflakeCoordinator
 } SnowflakeCoordinator;
 
 /*
- * The function that each module exports: connect to the coordinator of a URL, before a
- * deadline, which is moved by the time that it took to look up the hosts.
+ * What each module exports: connect to the coordinator of a URL, before a deadline, which is
+ * moved by the time that it took to look up the hosts.
  */
 typedef SnowflakeCoordinator *(*SnowflakeCoordinatorConnect) (const char *url,
 															  int64 deadline_usec);
@@ -116,10 +110,7 @@ snowflake_coordinator_close(SnowflakeCoordinator *coordinator)
 	coordinator->closing.func(coordinator);
 }
 
-/*
- * Have fd.c reserve a file descriptor for a connection, since libraries open them without its
- * knowledge, or raise an error.  Closing the connection calls ReleaseExternalFD().
- */
+/* Have fd.c reserve a file descriptor, which a library opens.  Closing calls ReleaseExternalFD(). */
 static inline void
 snowflake_coordinator_reserve_file(void)
 {

@@ -51,10 +51,7 @@ finish(void *arg)
 	http->answer = NULL;
 }
 
-/*
- * Called by libcurl, so it must not raise an error, as palloc() would: to
- * report one, it returns less than "bytes".
- */
+/* Called by libcurl, so it must not raise an error: to report one, it returns less than "bytes". */
 static size_t
 receive(char *data, size_t size, size_t count, void *arg)
 {

@@ -163,8 +163,8 @@ snowflake_coordinator_connect(const char *url, int64 deadline_usec)
 	session->coordinator.compare_and_set = pg_compare_and_set;
 
 	/*
-	 * without the index, two servers could insert a record of one node ID,
-	 * and each find its own
+	 * else two servers could insert a record of one node ID, and each find
+	 * its own
 	 */
 	if (!session->has_key)
 		ereport(ERROR,

@@ -167,19 +167,17 @@ snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec)
 	int64		began_usec = snowflake_clock_monotonic_usec();
 	List	   *hosts = NIL;
 	const char *missing = NULL;
-	const char *why = NULL;
+	const char *error = NULL;
 	ListCell   *cell;
 
 	foreach(cell, url->hosts)
 	{
-		const char *error;
 		char	   *addresses = look_up(lfirst(cell), &error);
 
 		CHECK_FOR_INTERRUPTS();
 		if (addresses == NULL)
 		{
 			missing = lfirst(cell);
-			why = error;
 			continue;
 		}
 		hosts = lappend(hosts, lfirst(cell));
@@ -188,7 +186,7 @@ snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec)
 	if (hosts == NIL)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: host \"%s\": %s", missing, why));
+				errmsg("could not use the coordinator: host \"%s\": %s", missing, error));
 	url->hosts = hosts;
 	*deadline_usec += snowflake_clock_monotonic_usec() - began_usec;
 }

@@ -129,10 +129,7 @@ drive(ZooKeeper *zk)
 							 ((rc & WL_SOCKET_WRITEABLE) ? ZOOKEEPER_WRITE : 0));
 }
 
-/*
- * Wait for the answer to a request, unless "sent" says that sending it has failed.  Returns
- * the answer's status.
- */
+/* Wait for the answer to a request, if it could be sent.  Returns the answer's status. */
 static int
 await(ZooKeeper *zk, int sent, Answer *answer)
 {
@@ -243,10 +240,7 @@ create(ZooKeeper *zk, const char *path)
 		fail(status);
 }
 
-/*
- * Create the path to the records.  The node above them is written to, which gives
- * the leader's time.
- */
+/* Create the path to the records.  Writing to the node above them gives the leader's time. */
 static void
 zk_prepare(SnowflakeCoordinator *coordinator)
 {
@@ -346,10 +340,7 @@ zk_list(SnowflakeCoordinator *coordinator, const char *key)
 	return records;
 }
 
-/*
- * Both records are read without waiting in between.  Then one transaction checks the
- * version of one record and writes the other.
- */
+/* Both records are read at once.  Then a transaction checks one version and writes the other. */
 static bool
 zk_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const char *expected,
 				   const char *value, const SnowflakeRecord *unchanged)
@@ -380,10 +371,7 @@ zk_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const cha
 	return status == ZOK;
 }
 
-/*
- * The list of hosts is in the form that the client takes.  With a user, the nodes
- * that are created are for that user only.
- */
+/* With a user, the nodes that are created are for that user only. */
 SnowflakeCoordinator *
 snowflake_coordinator_connect(const char *url, int64 deadline_usec)
 {

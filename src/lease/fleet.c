@@ -62,11 +62,7 @@ begin_session(const char *function, bool prepare)
 	return coordinator;
 }
 
-/*
- * The highest tick that this server knows to be used or granted: that of its IDs,
- * of its reservation if the gate has not been opened since the start, or of its
- * lease.
- */
+/* The highest tick that this server knows to be used, reserved or granted. */
 static int64
 highest_known_tick(void)
 {
@@ -94,10 +90,7 @@ earlier_clock(const SnowflakeCoordinator *coordinator)
 	return clock == 0 ? now : Min(now, clock);
 }
 
-/*
- * Raise an error if nothing would be granted for longer than the clocks and
- * leases of a fleet can differ.  For floors that the administrator did not name.
- */
+/* Refuse a default floor that is further ahead than the clocks and leases of a fleet can differ. */
 static void
 check_is_near(int64 floor, TimestampTz now, const char *why, const char *what_to_do)
 {
@@ -179,10 +172,7 @@ write_free(SnowflakeCoordinator *coordinator, const SnowflakeRecord *record, int
 										snowflake_lease_record_print(&freed), NULL);
 }
 
-/*
- * Will the trouble be over when the lessee asks again, of a fleet that was just created, or
- * when the present tick is over?
- */
+/* Will the trouble be over when the lessee asks the new fleet, or when the present tick is over? */
 static bool
 is_over_soon(const SnowflakeLeaseView *lease)
 {
@@ -205,10 +195,7 @@ is_over_soon(const SnowflakeLeaseView *lease)
 	}
 }
 
-/*
- * Have this server ask at once, and wait until it has a lease or knows why it has none.  Issues a
- * notice if that takes too long.
- */
+/* Have this server ask at once, and wait until it has a lease or knows why it has none. */
 static void
 wait_for_own_lease(void)
 {
@@ -234,10 +221,9 @@ wait_for_own_lease(void)
 }
 
 /*
- * Create a fleet: from then on its coordinator grants node IDs, for ticks above a floor.
- * No server may have minted an ID above the floor with a node ID that may be leased from
- * now on.  By default, the floor is the later of the newest ID of this server and the
- * present moment.
+ * Create a fleet, whose coordinator grants node IDs for ticks above a floor: by default, the
+ * later of the newest ID of this server and the present moment.  No server may have minted
+ * an ID above it with a node ID that may be leased from now on.
  */
 Datum
 snowflake_fleet_create(PG_FUNCTION_ARGS)
@@ -277,10 +263,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/*
- * Replace the damaged records of node IDs, which are not granted to any server,
- * with records that the floor makes harmless.
- */
+/* Replace the damaged records of node IDs, which are not granted to any server. */
 static void
 replace_damaged(SnowflakeCoordinator *coordinator, int64 floor)
 {
@@ -301,9 +284,8 @@ replace_damaged(SnowflakeCoordinator *coordinator, int64 floor)
 
 /*
  * The default floor of a fleet that is re-created: not below anything that can have been
- * granted, which is up to one lease after the clock, anything that this server knows,
- * the previous floor, or the end that a server reported when it gave up its lease.
- * Raises an error if that is far ahead.
+ * granted, which is up to one lease after the clock, nor anything that this server knows, the
+ * previous floor, or the end that a server reported when it gave up its lease.
  */
 static int64
 default_floor(const SnowflakeFleet *before, TimestampTz now)

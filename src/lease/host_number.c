@@ -135,10 +135,7 @@ snowflake_host_number_of_name(char *text, size_t size)
 	return number;
 }
 
-/*
- * Is an IPv6 address a temporary one, which a host makes up for some hours?  getifaddrs()
- * does not say; Linux has it in a file.
- */
+/* Is an IPv6 address a temporary one?  getifaddrs() does not say; Linux has it in a file. */
 static bool
 is_temporary(const struct in6_addr *address)
 {
@@ -211,9 +208,8 @@ look_at_address(const struct ifaddrs *interface, bool is_named, uint32 *bits,
 }
 
 /*
- * Returns the low bits of the addresses, as many as the layout has for a node, or -1.
- * IPv4 comes first.  All addresses that count must give the same number, since another
- * one may be the first at the next start.
+ * Returns the low bits of the addresses, of IPv4 first, as many as the layout has for a node, or
+ * -1.  All must give the same number, since another one may be the first at the next start.
  */
 static int32
 choose_address(const struct ifaddrs *interfaces, const char *named, char *text, size_t size)

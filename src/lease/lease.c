@@ -204,10 +204,7 @@ snowflake_lease_is_held(void)
 		!lease_view().retired;
 }
 
-/*
- * Was the grant taken by a clock that was far ahead of the present one, while the
- * generator is not there?  Then another grant is better.
- */
+/* Was the grant taken by a clock far ahead of the present one, while the generator is not there? */
 static bool
 is_from_the_future(TimestampTz now)
 {
@@ -293,10 +290,7 @@ forget_write(void)
 	shared->doubtful.found[0] = '\0';
 }
 
-/*
- * Does the fleet's record name the cluster that answers?  A kind of coordinator that does
- * not name its cluster is trusted.
- */
+/* Does the fleet's record name the cluster that answers?  One without a name is trusted. */
 static bool
 is_of_cluster(const SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet)
 {
@@ -386,8 +380,8 @@ adopt_write(TimestampTz now)
 		lease->node == shared->doubtful.node && lease_view().from == parsed.from;
 
 	/*
-	 * in this order: if this process ends in between, its successor still has
-	 * the write in doubt
+	 * in this order: if this process ends, its successor still has the write
+	 * in doubt
 	 */
 	strlcpy(lease->value, shared->doubtful.value, SNOWFLAKE_VALUE_SIZE);
 	strlcpy(lease->fleet, shared->doubtful.fleet, SNOWFLAKE_VALUE_SIZE);
@@ -441,13 +435,6 @@ renew(SnowflakeCoordinator *coordinator, TimestampTz now)
 	return true;
 }
 
-typedef enum Doubt
-{
-	DOUBT_NONE,					/* there is no grant of ours */
-	DOUBT_OURS,					/* it was done, and is used */
-	DOUBT_REMAINS				/* the next look will show */
-} Doubt;
-
 /*
  * The answer of a write was lost, or the write was done and repeated: whose is its
  * record?  If the record is unchanged, the write may yet be done, and renew() repeats
@@ -455,22 +442,24 @@ typedef enum Doubt
  *
  * If it was done, the record is ours, but a record that can be read need not be
  * durable: the coordinator may still be waiting for its standbys, or have given that
- * up.  So the grant is used only when it has been written once more, with an answer.
+ * up.  So the grant is used only when it has been written once more, with an answer.  Then
+ * this returns true; or if it has not, and *again is set: the next look will show.
  */
-static Doubt
-settle_write(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, TimestampTz now)
+static bool
+settle_write(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, TimestampTz now,
+			 bool *again)
 {
 	Write	   *doubtful = &shared->doubtful;
 	const SnowflakeRecord *record;
 	SnowflakeLeaseRecord parsed;
 
 	if (!doubtful->exists)
-		return DOUBT_NONE;
+		return false;
 	if (!is_same_fleet(doubtful->fleet, fleet) ||
 		!snowflake_lease_record_parse(doubtful->value, &parsed))
 	{
 		forget_write();
-		return DOUBT_NONE;
+		return false;
 	}
 	strlcpy(doubtful->fleet, fleet->value, SNOWFLAKE_VALUE_SIZE);
 	record = snowflake_lease_record_read(coordinator, snowflake_lease_record_key(doubtful->node));
@@ -483,15 +472,15 @@ settle_write(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, Tim
 	if (record != NULL && doubtful->found[0] != '\0' &&
 		strcmp(record->value, doubtful->found) == 0)
 	{
-		if (!send_write(coordinator, record->value))
-			return DOUBT_REMAINS;
-		adopt_write(now);
-		return DOUBT_OURS;
+		*again = !send_write(coordinator, record->value);
+		if (!*again)
+			adopt_write(now);
+		return true;
 	}
 	if (!(snowflake_lease_is_held() && doubtful->node == shared->lease.node &&
 		  record != NULL && strcmp(record->value, shared->lease.value) == 0))
 		forget_write();
-	return DOUBT_NONE;
+	return false;
 }
 
 /* How the coordinator's records compare with this server's lease. */
@@ -572,10 +561,7 @@ lose_lease(void)
 						  time_text(tick_start(view.until))));
 }
 
-/*
- * Rule 6: mark the fleet so that nothing is granted until an administrator has
- * re-created it, and then nothing that this server had.
- */
+/* Rule 6: mark the fleet, so that an administrator has to re-create it above what this server had. */
 static void
 mark_suspect(SnowflakeCoordinator *coordinator, SnowflakeFleet *fleet)
 {
@@ -651,15 +637,13 @@ take(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, TimestampTz
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
 	SnowflakeLeaseRecord parsed;
-	SnowflakeLeaseView view;
+	SnowflakeLeaseView view = lease_view();
 	int64		now_tick = tick_at(now);
 	int64		began_usec = snowflake_clock_monotonic_usec();
 	int64		reached;
 	int32		node;
 	bool		at_clock = snowflake_lease_state_is_replaced();
 	bool		is_done;
-
-	snowflake_lease_state_view(&view);
 
 	if (snowflake_lease_state_floor_passed(fleet->floor) - now > SNOWFLAKE_LEASE_EARLY_USEC)
 	{
@@ -670,9 +654,8 @@ take(SnowflakeCoordinator *coordinator, const SnowflakeFleet *fleet, TimestampTz
 		return conclude(STATE_FLEET_NEW_TERM);
 
 	/*
-	 * A list of very many records takes time.  That does no harm while there
-	 * is no lease that could end meanwhile; but the write must be answered
-	 * soon.
+	 * A long list takes time, which does no harm while there is no lease that
+	 * could end meanwhile; but the write must be answered soon.
 	 */
 	if (now_tick > view.until || view.grant == 0 || view.revoked)
 		coordinator->deadline_usec = snowflake_clock_monotonic_usec() + LISTING_USEC;
@@ -747,7 +730,6 @@ look(SnowflakeCoordinator *coordinator, TimestampTz now)
 	Lease	   *lease = &shared->lease;
 	SnowflakeFleet fleet,
 				own_fleet;
-	Doubt		doubt;
 	bool		again;
 
 	if (record == NULL)
@@ -768,11 +750,10 @@ look(SnowflakeCoordinator *coordinator, TimestampTz now)
 			compare_with_other_fleet(&fleet);
 	}
 
-	doubt = settle_write(coordinator, &fleet, now);
-	if (doubt != DOUBT_NONE)
+	if (settle_write(coordinator, &fleet, now, &again))
 	{
 		(void) conclude(STATE_NO_TROUBLE);
-		return doubt == DOUBT_REMAINS;
+		return again;
 	}
 	switch (judge_lease(coordinator, &fleet))
 	{
@@ -819,10 +800,7 @@ snowflake_lease_attempt(SnowflakeCoordinator *coordinator, TimestampTz now)
 	answer_usec = coordinator->deadline_usec - snowflake_clock_monotonic_usec();
 	refusals = 0;
 
-	/*
-	 * do not renew a lease that has ended: the node ID may be another
-	 * server's
-	 */
+	/* not one that has ended: the node ID may be another server's */
 	if (is_current(now) &&
 		snowflake_lease_record_parse_fleet(shared->lease.fleet, &fleet) &&
 		is_of_coordinator(coordinator, &fleet) && renew(coordinator, now))

@@ -31,10 +31,7 @@ StaticAssertDecl(SNOWFLAKE_VALUE_SIZE > SNOWFLAKE_LAYOUT_TEXT_SIZE + SNOWFLAKE_H
 				 SNOWFLAKE_CLUSTER_SIZE + 2 * SNOWFLAKE_NONCE_SIZE + 3 * 20 + 256,
 				 "a fleet's record may be too long");
 
-/*
- * Sets "nonce", of SNOWFLAKE_NONCE_SIZE bytes, to a random number that was never used before, as
- * text.
- */
+/* Sets "nonce", of SNOWFLAKE_NONCE_SIZE bytes, to a random number that was never used before. */
 void
 snowflake_lease_record_nonce(char *nonce)
 {
@@ -153,10 +150,7 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 	return is_fleet;
 }
 
-/*
- * Is the fleet's record one of another layout?  Its ticks may not exist in ours, which
- * does not mean that it is damaged.
- */
+/* Is the fleet's record one of another layout?  Its ticks may not exist in ours. */
 bool
 snowflake_lease_record_has_other_layout(const char *value)
 {
@@ -272,10 +266,7 @@ snowflake_lease_record_read(SnowflakeCoordinator *coordinator, const char *key)
 	return NULL;
 }
 
-/*
- * Connect to the coordinator that snowflake.node_source names, with its module, which may
- * take that long, but for looking up its hosts.
- */
+/* Connect to the coordinator of snowflake.node_source, which may take so long to answer. */
 SnowflakeCoordinator *
 snowflake_lease_record_connect(int64 usec)
 {

@@ -12,6 +12,7 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -161,10 +162,7 @@ snowflake_lease_state_replace(uint32 grant, int64 deadline_usec)
 	snowflake_lease_state_ask();
 }
 
-/*
- * The generator went back to the clock with a node ID that is not leased.  The lease, if
- * any, must not be used any more: its IDs are ahead.
- */
+/* The generator went back to the clock, with a node ID that is not leased: the lease is void. */
 void
 snowflake_lease_state_retire(void)
 {
@@ -216,8 +214,8 @@ snowflake_lease_state_is_asking(const SnowflakeLeaseView *lease)
 }
 
 /*
- * Is the renewal of the lease late?  It is when less than a quarter of a lease is left, or
- * all of it is used up by IDs that are ahead of the clock.  The gate is open.
+ * Is the renewal of the lease late: less than a quarter of it is left, or all of it is used up
+ * by IDs that are ahead of the clock?  The gate is open.
  */
 bool
 snowflake_lease_state_is_late(const SnowflakeLeaseView *lease, const SnowflakeView *view)
@@ -230,7 +228,16 @@ snowflake_lease_state_is_late(const SnowflakeLeaseView *lease, const SnowflakeVi
 		 snowflake_generator_is_unreserved(view));
 }
 
-/* A lessee has started.  Returns false if there is one already. */
+static void
+detach_lessee(int code, Datum arg)
+{
+	shared->latch = NULL;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->view.pid = 0;
+	LWLockRelease(&shared->lock);
+}
+
+/* This process is the lessee until it ends.  Returns false if there is one already. */
 bool
 snowflake_lease_state_attach_lessee(void)
 {
@@ -241,9 +248,11 @@ snowflake_lease_state_attach_lessee(void)
 	if (alone)
 		shared->view.pid = MyProcPid;
 	LWLockRelease(&shared->lock);
-	if (alone)
-		shared->latch = MyLatch;
-	return alone;
+	if (!alone)
+		return false;
+	shared->latch = MyLatch;
+	before_shmem_exit(detach_lessee, (Datum) 0);
+	return true;
 }
 
 /* Has a session asked for an attempt since this was last called? */
@@ -265,16 +274,6 @@ snowflake_lease_state_is_replaced(void)
 		now_usec < shared->replaced_until_usec;
 	LWLockRelease(&shared->lock);
 	return is_replaced;
-}
-
-/* The lessee ends. */
-void
-snowflake_lease_state_detach_lessee(void)
-{
-	shared->latch = NULL;
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	shared->view.pid = 0;
-	LWLockRelease(&shared->lock);
 }
 
 /*

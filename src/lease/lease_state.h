@@ -63,7 +63,6 @@ extern bool snowflake_lease_state_has_ended(const SnowflakeNode *wanted,
 
 /* The lessee's part */
 extern bool snowflake_lease_state_attach_lessee(void);
-extern void snowflake_lease_state_detach_lessee(void);
 extern bool snowflake_lease_state_is_asked(void);
 extern bool snowflake_lease_state_is_replaced(void);
 extern int64 snowflake_lease_state_reached(TimestampTz now);

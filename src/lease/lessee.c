@@ -54,12 +54,6 @@
 /* The lease is being given back, which another signal to stop must not interrupt. */
 static volatile sig_atomic_t giving_back = false;
 
-static void
-lessee_exit(int code, Datum arg)
-{
-	snowflake_lease_state_detach_lessee();
-}
-
 /* The server stops, or the lessee is terminated: end the wait for the network. */
 static void
 lessee_sigterm(SIGNAL_ARGS)
@@ -315,7 +309,6 @@ snowflake_lessee_main(Datum main_arg)
 
 	if (!snowflake_lease_state_attach_lessee())
 		proc_exit(0);
-	before_shmem_exit(lessee_exit, (Datum) 0);
 	snowflake_worker_pin_settings();
 	context = AllocSetContextCreate(TopMemoryContext, LESSEE_NAME,
 									ALLOCSET_DEFAULT_SIZES);

@@ -200,26 +200,29 @@ snowflake_node_source_init(void)
 		(void) determine();
 }
 
-/*
- * Sets *wanted to the node ID to mint with now, or to the obstacle.  If "reading" is
- * NULL, it does not come from the host.
- */
 static void
-describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
+set_wanted(SnowflakeNode *wanted, bool determines)
 {
-	if (snowflake_node_source == NODE_FROM_LEASE)
+	int32		node = snowflake_node_id;
+
+	if (snowflake_node_source_is_host())
 	{
-		snowflake_lease_state_wanted(wanted);
-		return;
+		HostReading reading = determines ? determine() : get_reading();
+
+		node = node_of(&reading);
 	}
-	wanted->grant = 0;
-	wanted->at_clock = false;
-	wanted->first = 0;
-	wanted->end = PG_UINT64_MAX;
-	wanted->node = reading == NULL ? snowflake_node_id : node_of(reading);
-	wanted->obstacle =
-		wanted->node < 0 ? GATE_NODE_UNSET :
-		wanted->node > snowflake_server_layout.max_node ? GATE_NODE_TOO_LARGE : GATE_OPEN;
+	else if (determines)
+		forget_determined();
+	if (snowflake_node_source == NODE_FROM_LEASE)
+		snowflake_lease_state_wanted(wanted);
+	else
+	{
+		memset(wanted, 0, sizeof(*wanted));
+		wanted->node = node;
+		wanted->end = PG_UINT64_MAX;
+		wanted->obstacle = node < 0 ? GATE_NODE_UNSET :
+			node > snowflake_server_layout.max_node ? GATE_NODE_TOO_LARGE : GATE_OPEN;
+	}
 }
 
 /*
@@ -229,24 +232,14 @@ describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
 void
 snowflake_node_source_determine(SnowflakeNode *wanted)
 {
-	HostReading reading;
-
-	if (snowflake_node_source_is_host())
-		reading = determine();
-	else
-		forget_determined();
-	describe_wanted(snowflake_node_source_is_host() ? &reading : NULL, wanted);
+	set_wanted(wanted, true);
 }
 
 /* The same, as far as another process can tell. */
 void
 snowflake_node_source_wanted(SnowflakeNode *wanted)
 {
-	HostReading reading;
-
-	if (snowflake_node_source_is_host())
-		reading = get_reading();
-	describe_wanted(snowflake_node_source_is_host() ? &reading : NULL, wanted);
+	set_wanted(wanted, false);
 }
 
 /* Returns what the node ID was taken from, or why there is none, for the log and the status. */
