@@ -3,20 +3,17 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_migrate" to load this file. \quit
 
--- In reading order: which columns a migration is about, how objects are written
--- down as statements, what hangs on a column, the plan, the conversion under one
--- lock, and the conversion of tables in use.
+-- In reading order: which columns a migration is about, how objects are written down as statements,
+-- what hangs on a column, the conversion under one lock, the plan, the conversion of tables in use,
+-- and IDs by the time of a row.
 --
--- Everything runs with the caller's rights.  Each function has a search_path of its
--- own, so that no name in it or in a statement that it writes can mean an object of
--- somebody else; a procedure cannot both have one and commit, so procedures only call.
--- Definitions are read from the catalogs under that search_path: they name every
--- object with its schema.
--- JIT is off in what callers call: it would compile each query on the catalogs for longer
--- than that runs.
+-- Everything runs with the caller's rights.  Each function has a search_path of its own, so that no
+-- name in it or in a statement that it writes can mean an object of somebody else, and so that the
+-- server prints definitions with schemas.  A procedure cannot both have one and commit, so
+-- procedures only call.  JIT is off where it would take longer than the queries on the catalogs.
 
--- The schema is a superuser's, like all that is in it, whoever creates the extension: else its owner
--- could put functions beside these, for a superuser to call.
+-- The schema belongs to a superuser, whoever creates the extension: any other owner could put
+-- functions beside these, for a superuser to call.
 CREATE SCHEMA snowflake_migrate;
 COMMENT ON SCHEMA snowflake_migrate IS 'moves the keys of an application to 64 bits';
 GRANT USAGE ON SCHEMA snowflake_migrate TO PUBLIC;
@@ -37,22 +34,14 @@ CREATE TYPE snowflake_migrate.key_column AS (
 -- Schema of extension snowflake, quoted
 CREATE FUNCTION snowflake_migrate.home() RETURNS text
 	LANGUAGE sql STABLE
-BEGIN ATOMIC
-	SELECT quote_ident(n.nspname)
-		FROM pg_extension AS x JOIN pg_namespace AS n ON n.oid = x.extnamespace
-		WHERE x.extname = 'snowflake';
-END;
+RETURN (SELECT quote_ident(n.nspname) FROM pg_extension AS x JOIN pg_namespace AS n ON n.oid = x.extnamespace WHERE x.extname = 'snowflake');
 
 -- The type snowflake
 CREATE FUNCTION snowflake_migrate.snowflake_type() RETURNS oid
 	LANGUAGE sql STABLE
-BEGIN ATOMIC
-	SELECT t.oid FROM pg_extension AS x JOIN pg_type AS t ON t.typnamespace = x.extnamespace
-		WHERE x.extname = 'snowflake' AND t.typname = 'snowflake';
-END;
+RETURN (SELECT t.oid FROM pg_extension AS x JOIN pg_type AS t ON t.typnamespace = x.extnamespace WHERE x.extname = 'snowflake' AND t.typname = 'snowflake');
 
--- A table with its partitions and the tables that inherit from it, which ALTER TABLE
--- changes with it.
+-- A table with its partitions and children, which ALTER TABLE changes with it
 CREATE FUNCTION snowflake_migrate.tree(relid oid) RETURNS SETOF oid
 	LANGUAGE sql STABLE ROWS 3
 BEGIN ATOMIC
@@ -78,9 +67,8 @@ BEGIN ATOMIC
 	SELECT u.relid FROM up AS u ORDER BY u.depth DESC, u.relid LIMIT 1;
 END;
 
--- 'schema', 'schema.table' or 'schema.table.column' as tables and column; an error says
--- what there is not.
-CREATE FUNCTION snowflake_migrate.resolve(target text, OUT relid oid, OUT attname name) RETURNS SETOF record
+-- 'schema', 'schema.table' or 'schema.table.column' as tables and column
+CREATE FUNCTION snowflake_migrate.resolve(target text, of_column boolean DEFAULT false, OUT relid oid, OUT attname name) RETURNS SETOF record
 	LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -96,8 +84,12 @@ BEGIN
 		RAISE EXCEPTION 'schema "%" does not exist', names[1]
 			USING ERRCODE = 'invalid_schema_name', HINT = 'Write schema, schema.table or schema.table.column.';
 	END IF;
+	IF of_column AND cardinality(names) < 3 THEN
+		RAISE EXCEPTION '"%" is not a column', target
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Name columns as schema.table.column.';
+	END IF;
 	IF cardinality(names) = 1 THEN
-		-- an extension's tables are its own business, unless they are named
+		-- an extension's tables count only if they are named
 		RETURN QUERY SELECT c.oid, NULL::name FROM pg_class AS c
 			WHERE c.relnamespace = namespace AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
 				AND NOT EXISTS (SELECT FROM pg_depend AS d
@@ -143,14 +135,11 @@ END;
 -- The default of a column
 CREATE FUNCTION snowflake_migrate.column_default(relid oid, attnum smallint) RETURNS text
 	LANGUAGE sql STABLE
-BEGIN ATOMIC
-	SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2;
-END;
+RETURN (SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2);
 
 -- The columns of a migration: keys among the targets, columns to be widened, and whatever
--- references them, by foreign keys, through any number of tables.  An integer reference becomes
--- a bigint, or what references_type says; a bigint stays one unless that is snowflake.
--- Fails for a target that there is not, and for a column that is not an integer.
+-- references them, through any number of tables.  An integer reference becomes a bigint, or what
+-- references_type says; a bigint stays one unless that is snowflake.
 CREATE FUNCTION snowflake_migrate.columns(targets text[], type regtype, widen text[], references_type regtype)
 	RETURNS SETOF snowflake_migrate.key_column
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
@@ -174,13 +163,9 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'Name schemas, tables or columns, such as ''{app,billing.invoices}''.';
 	END IF;
 
-	-- keys: what a sequence fills and an index finds; or what is named
+	-- a key is filled by a sequence and has a unique index, or it is named
 	FOR t IN SELECT u.target, u.role, r.* FROM (SELECT unnest(targets) AS target, 'key' AS role UNION ALL SELECT unnest(widen), 'widened') AS u,
-			snowflake_migrate.resolve(u.target) AS r LOOP
-		IF t.role = 'widened' AND t.attname IS NULL THEN
-			RAISE EXCEPTION '"%" is not a column', t.target
-				USING ERRCODE = 'invalid_parameter_value', HINT = 'Name columns to widen as schema.table.column.';
-		END IF;
+			snowflake_migrate.resolve(u.target, u.role = 'widened') AS r LOOP
 		SELECT coalesce(array_agg((a.attrelid, a.attnum, a.attname, t.role, a.atttypid, NULL, NULL)::snowflake_migrate.key_column), '{}')
 			INTO more
 			FROM pg_attribute AS b JOIN pg_attribute AS a ON a.attrelid = snowflake_migrate.topmost(b.attrelid, b.attname) AND a.attname = b.attname
@@ -200,7 +185,7 @@ BEGIN
 			WHERE NOT EXISTS (SELECT FROM unnest(result) AS r WHERE r.relid = m.relid AND r.attnum = m.attnum));
 	END LOOP;
 
-	-- a key that references another one has its numbers from there, unless that one references it
+	-- a key that references another one takes its numbers from there, unless that one references it
 	result := ARRAY(SELECT r FROM unnest(result) AS r
 		WHERE NOT EXISTS (SELECT FROM pg_constraint AS f, unnest(f.conkey, f.confkey) AS k (num, refnum), unnest(result) AS o
 			WHERE f.contype = 'f' AND f.conrelid = r.relid AND k.num = r.attnum
@@ -246,7 +231,7 @@ BEGIN ATOMIC
 		WHERE a.attname = c.name;
 END;
 
--- Foreign keys with one of these columns on either side, in whatever table of their trees
+-- Foreign keys with one of these columns on either side
 CREATE FUNCTION snowflake_migrate.foreign_keys(columns snowflake_migrate.key_column[]) RETURNS SETOF pg_constraint
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -261,11 +246,10 @@ $$;
 
 -- Objects as statements
 --
--- What re-creates an object as it is: its definition as the server prints it, then its
--- owner, comment, privileges, states and settings, where those are not what a new object
--- has.  A statement that an object does not need is NULL, and left out.
+-- They re-create an object as it is: its definition as the server prints it, then its owner,
+-- comment, privileges, states and settings, where a new object has others.
 
--- Privileges: of a new object whose owner is set already.  kind is that of acldefault().
+-- The privileges of a new object whose owner is set already; kind is that of acldefault().
 CREATE FUNCTION snowflake_migrate.grants(object text, kind "char", acl aclitem[], owner oid, attname name DEFAULT NULL)
 	RETURNS SETOF text
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -274,7 +258,7 @@ DECLARE
 	standard constant aclitem[] := acldefault(kind, owner);
 	given record;
 BEGIN
-	-- what default privileges have given away
+	-- default privileges may have granted something
 	IF attname IS NULL THEN
 		RETURN QUERY SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(e.grantee))
 			FROM pg_default_acl AS d, aclexplode(d.defaclacl) AS e
@@ -284,7 +268,7 @@ BEGIN
 		RETURN;
 	END IF;
 
-	-- what a new object gives, and this one does not
+	-- a new object grants this, and this one does not
 	RETURN QUERY SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(s.grantee)) FROM aclexplode(standard) AS s
 		WHERE NOT EXISTS (SELECT FROM aclexplode(acl) AS e WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type);
 	FOR given IN
@@ -292,7 +276,7 @@ BEGIN
 				string_agg(e.privilege_type || CASE WHEN attname IS NULL THEN '' ELSE format(' (%I)', attname) END, ', ' ORDER BY e.place) AS list
 			FROM aclexplode(acl) WITH ORDINALITY AS e (grantor, grantee, privilege_type, is_grantable, place)
 			GROUP BY e.grantee, e.is_grantable ORDER BY min(e.place) LOOP
-		-- what a new object gives as well, and nothing was revoked of, needs no words
+		-- a new object grants this as well, and nothing of it was revoked
 		CONTINUE WHEN NOT given.is_grantable AND EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee)
 			AND NOT EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee
 				AND NOT EXISTS (SELECT FROM aclexplode(acl) AS e WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type));
@@ -305,12 +289,10 @@ $$;
 -- A role in a statement
 CREATE FUNCTION snowflake_migrate.role_name(role oid) RETURNS text
 	LANGUAGE sql STABLE
-BEGIN ATOMIC
-	SELECT CASE WHEN $1 = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid($1)) END;
-END;
+RETURN CASE WHEN $1 = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid($1)) END;
 
--- What is said about an object: its comment, its security labels, and the extensions without
--- which it is dropped.  object is as COMMENT ON has it; class, id and sub are as in pg_description.
+-- An object's comment, security labels, and extensions without which it is dropped.  object is as
+-- in COMMENT ON; class, id and sub are as in pg_description.
 CREATE FUNCTION snowflake_migrate.said(object text, class regclass, id oid, sub integer DEFAULT 0) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -323,8 +305,8 @@ AS $$
 		WHERE d.deptype = 'x' AND d.classid = class AND d.objid = id AND sub = 0
 $$;
 
--- What is said about a column, its privileges and settings, for one of this name.  Of the options,
--- those that people set: minor releases keep notes of their own there.
+-- Settings, comment and privileges of a column, for one of this name.  Other options than n_distinct
+-- are notes of minor releases.
 CREATE FUNCTION snowflake_migrate.column_extras(relid oid, attnum smallint, name name DEFAULT NULL) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -367,18 +349,7 @@ AS $$
 		WHERE i.indexrelid = index_id
 $$;
 
--- An index, as statements; of a constraint, what the constraint does not say
-CREATE FUNCTION snowflake_migrate.index_statements(index_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT format('CREATE %sINDEX %I ON %s USING %s', CASE WHEN i.indisunique THEN 'UNIQUE ' END, c.relname, i.indrelid::regclass, snowflake_migrate.index_tail(c.oid))
-		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indexrelid = $1
-			AND NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x'))
-	UNION ALL
-	SELECT * FROM snowflake_migrate.index_extras($1)
-$$;
-
--- What is said about an index, and its settings
+-- Settings and comment of an index
 CREATE FUNCTION snowflake_migrate.index_extras(index_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -393,7 +364,7 @@ AS $$
 		WHERE i.indexrelid = $1 AND s IS NOT NULL
 $$;
 
--- Owner and target of extended statistics, and what is said about them
+-- Owner, target and comment of extended statistics
 CREATE FUNCTION snowflake_migrate.statistics_extras(statistics_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -404,27 +375,42 @@ AS $$
 		WHERE e.oid = $1
 $$;
 
--- Extended statistics, as statements
-CREATE FUNCTION snowflake_migrate.statistics_statements(statistics_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT pg_get_statisticsobjdef($1) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras($1) $$;
+-- The state of a trigger or rule in a statement
+CREATE FUNCTION snowflake_migrate.enabled(state "char") RETURNS text
+	LANGUAGE sql IMMUTABLE
+RETURN CASE $1 WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END;
 
--- The states of a foreign key's triggers, where somebody has changed them: their names are
--- made of OIDs, so they are looked up when the statement runs.
-CREATE FUNCTION snowflake_migrate.constraint_statements(constraint_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+-- An object, by its class in the catalogs; the first statement creates it.  A view comes without its
+-- rules, and a materialized view without its rows: REFRESH, unlike CREATE, reads them with the rights of
+-- its owner.  An index of a constraint has only what the constraint does not say.  The names of a foreign
+-- key's triggers contain OIDs, so they are looked up when the statement runs.
+CREATE FUNCTION snowflake_migrate.creating(class regclass, id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.conrelid::regclass, c.conname, pg_get_constraintdef(c.oid)) FROM pg_constraint AS c WHERE c.oid = $1
-	UNION ALL
-	SELECT s FROM pg_constraint AS c, snowflake_migrate.said(format('CONSTRAINT %I ON %s', c.conname, c.conrelid::regclass), 'pg_constraint', c.oid) AS s WHERE c.oid = $1
-	UNION ALL
-	SELECT format('ALTER INDEX %s SET %s', i.oid::regclass, s) FROM pg_constraint AS c JOIN pg_class AS i ON i.oid = c.conindid LEFT JOIN pg_tablespace AS t ON t.oid = i.reltablespace,
-			unnest(ARRAY['(' || snowflake_migrate.options(i.reloptions) || ')', 'TABLESPACE ' || quote_ident(t.spcname)]) AS s
-		WHERE c.oid = $1 AND c.contype IN ('p', 'u', 'x') AND s IS NOT NULL
-	UNION ALL
-	SELECT s FROM pg_constraint AS c, snowflake_migrate.index_extras(c.conindid) AS s WHERE c.oid = $1 AND c.contype IN ('p', 'u', 'x')
-	UNION ALL
-	SELECT format($do$DO %L$do$, format($do$
+DECLARE
+	o record;
+	object text;
+BEGIN
+	CASE
+		WHEN class = 'pg_class'::regclass AND EXISTS (SELECT FROM pg_index AS i WHERE i.indexrelid = id) THEN
+			RETURN QUERY SELECT format('CREATE %sINDEX %I ON %s USING %s', CASE WHEN i.indisunique THEN 'UNIQUE ' END, c.relname, i.indrelid::regclass, snowflake_migrate.index_tail(id))
+				FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indexrelid = id
+					AND NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conindid = id AND c.contype IN ('p', 'u', 'x'));
+			RETURN QUERY SELECT * FROM snowflake_migrate.index_extras(id);
+		WHEN class = 'pg_statistic_ext'::regclass THEN
+			RETURN NEXT pg_get_statisticsobjdef(id);
+			RETURN QUERY SELECT * FROM snowflake_migrate.statistics_extras(id);
+		WHEN class = 'pg_constraint'::regclass THEN
+			SELECT * INTO STRICT o FROM pg_constraint AS c WHERE c.oid = id;
+			RETURN NEXT format('ALTER TABLE %s ADD CONSTRAINT %I %s', o.conrelid::regclass, o.conname, pg_get_constraintdef(id));
+			RETURN QUERY SELECT * FROM snowflake_migrate.said(format('CONSTRAINT %I ON %s', o.conname, o.conrelid::regclass), class, id);
+			IF o.contype IN ('p', 'u', 'x') THEN
+				RETURN QUERY SELECT format('ALTER INDEX %s SET %s', i.oid::regclass, s) FROM pg_class AS i LEFT JOIN pg_tablespace AS t ON t.oid = i.reltablespace,
+						unnest(ARRAY['(' || snowflake_migrate.options(i.reloptions) || ')', 'TABLESPACE ' || quote_ident(t.spcname)]) AS s
+					WHERE i.oid = o.conindid AND s IS NOT NULL;
+				RETURN QUERY SELECT * FROM snowflake_migrate.index_extras(o.conindid);
+			END IF;
+			RETURN QUERY SELECT format($do$DO %L$do$, format($do$
 DECLARE
 	name name;
 BEGIN
@@ -433,134 +419,81 @@ BEGIN
 		WHERE c.conrelid OPERATOR(pg_catalog.=) %L::pg_catalog.regclass AND c.conname OPERATOR(pg_catalog.=) %L
 			AND t.tgrelid OPERATOR(pg_catalog.=) %L::pg_catalog.regclass AND t.tgfoid OPERATOR(pg_catalog.=) %L::pg_catalog.regproc;
 	EXECUTE pg_catalog.format('ALTER TABLE ONLY %%s %s TRIGGER %%I', %L::pg_catalog.regclass, name);
-END $do$, c.conrelid::regclass, c.conname, t.tgrelid::regclass, 'pg_catalog.' || quote_ident(p.proname),
-		snowflake_migrate.enabled(t.tgenabled), t.tgrelid::regclass))
-		FROM pg_constraint AS c JOIN pg_trigger AS t ON t.tgconstraint = c.oid JOIN pg_proc AS p ON p.oid = t.tgfoid
-		WHERE c.oid = $1 AND c.contype = 'f' AND t.tgenabled <> 'O'
-$$;
-
--- The state of a trigger or rule in a statement
-CREATE FUNCTION snowflake_migrate.enabled(state "char") RETURNS text
-	LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-	SELECT CASE $1 WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END;
-END;
-
--- A trigger; of a partitioned table, with the states of those of its partitions that differ
-CREATE FUNCTION snowflake_migrate.trigger_statements(trigger_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT s FROM pg_trigger AS t, LATERAL (
-			SELECT pg_get_triggerdef(t.oid)
-			UNION ALL SELECT format('ALTER TABLE %s %s TRIGGER %I', t.tgrelid::regclass, snowflake_migrate.enabled(t.tgenabled), t.tgname) WHERE t.tgenabled <> 'O'
-			UNION ALL SELECT * FROM snowflake_migrate.said(format('TRIGGER %I ON %s', t.tgname, t.tgrelid::regclass), 'pg_trigger', t.oid)) AS s (s)
-		WHERE t.oid = $1
-	UNION ALL
-	(WITH RECURSIVE clones (oid) AS (
-		SELECT g.oid FROM pg_trigger AS g WHERE g.tgparentid = $1
-	UNION ALL
-		SELECT g.oid FROM clones JOIN pg_trigger AS g ON g.tgparentid = clones.oid
-	)
-	SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', g.tgrelid::regclass, snowflake_migrate.enabled(g.tgenabled), g.tgname)
-		FROM clones JOIN pg_trigger AS g ON g.oid = clones.oid JOIN pg_trigger AS t ON t.oid = $1 AND t.tgenabled <> g.tgenabled)
-$$;
-
--- A rule, as statements
-CREATE FUNCTION snowflake_migrate.rule_statements(rule_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT s FROM pg_rewrite AS r, LATERAL (
-			SELECT rtrim(pg_get_ruledef(r.oid), ';')
-			UNION ALL SELECT format('ALTER TABLE %s %s RULE %I', r.ev_class::regclass, snowflake_migrate.enabled(r.ev_enabled), r.rulename) WHERE r.ev_enabled <> 'O'
-			UNION ALL SELECT * FROM snowflake_migrate.said(format('RULE %I ON %s', r.rulename, r.ev_class::regclass), 'pg_rewrite', r.oid)) AS s (s)
-		WHERE r.oid = $1
-$$;
-
--- A row security policy, as statements
-CREATE FUNCTION snowflake_migrate.policy_statements(policy_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT s FROM pg_policy AS p, LATERAL (
-			SELECT format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, p.polrelid::regclass,
-				CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
-				CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
-				(SELECT string_agg(snowflake_migrate.role_name(r.role), ', ' ORDER BY r.place)
-					FROM unnest(p.polroles) WITH ORDINALITY AS r (role, place)))
-				|| coalesce(' USING (' || pg_get_expr(p.polqual, p.polrelid) || ')', '')
-				|| coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')
-			UNION ALL SELECT * FROM snowflake_migrate.said(format('POLICY %I ON %s', p.polname, p.polrelid::regclass), 'pg_policy', p.oid)) AS s (s)
-		WHERE p.oid = $1
-$$;
-
--- A view, less its rules, or a materialized view without its rows, which REFRESH brings: with the rights
--- of its owner, unlike CREATE.
-CREATE FUNCTION snowflake_migrate.view_statements(view_id oid) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	v record;
-BEGIN
-	SELECT c.oid::regclass AS name, c.relkind, c.relowner, c.relacl,
-			CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END AS kind,
-			coalesce(' WITH (' || snowflake_migrate.options(c.reloptions || ARRAY(SELECT 'toast.' || o FROM pg_class AS t, unnest(t.reloptions) AS o WHERE t.oid = c.reltoastrelid)) || ')', '') AS options,
-			rtrim(pg_get_viewdef(c.oid), ';') AS definition, ' USING ' || quote_ident(m.amname) AS method,
-			' TABLESPACE ' || quote_ident(t.spcname) AS tablespace
-		INTO STRICT v
-		FROM pg_class AS c LEFT JOIN pg_am AS m ON m.oid = c.relam LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace
-		WHERE c.oid = view_id;
-	RETURN NEXT concat('CREATE ', v.kind, ' ', v.name, v.method, v.options, v.tablespace, ' AS ', v.definition, CASE v.relkind WHEN 'm' THEN ' WITH NO DATA' END);
-	RETURN NEXT format('ALTER %s %s OWNER TO %s', v.kind, v.name, snowflake_migrate.role_name(v.relowner));
-	RETURN QUERY SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', v.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
-		FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = view_id;
-	RETURN QUERY SELECT * FROM snowflake_migrate.said(v.kind || ' ' || v.name, 'pg_class', view_id);
-	RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || v.name, 'r', v.relacl, v.relowner);
-	RETURN QUERY SELECT e FROM pg_attribute AS a, snowflake_migrate.column_extras(view_id, a.attnum) AS e
-		WHERE a.attrelid = view_id AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
-	RETURN QUERY SELECT s FROM pg_index AS i, snowflake_migrate.index_statements(i.indexrelid) AS s
-		WHERE i.indrelid = view_id ORDER BY i.indexrelid;
-	RETURN QUERY SELECT s FROM pg_statistic_ext AS e, snowflake_migrate.statistics_statements(e.oid) AS s
-		WHERE e.stxrelid = view_id ORDER BY e.oid;
-	RETURN QUERY SELECT s FROM pg_trigger AS t, snowflake_migrate.trigger_statements(t.oid) AS s
-		WHERE t.tgrelid = view_id AND NOT t.tgisinternal ORDER BY t.oid;
+END $do$, o.conrelid::regclass, o.conname, t.tgrelid::regclass, 'pg_catalog.' || quote_ident(p.proname), snowflake_migrate.enabled(t.tgenabled), t.tgrelid::regclass))
+				FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgconstraint = id AND o.contype = 'f' AND t.tgenabled <> 'O';
+		WHEN class = 'pg_class'::regclass THEN
+			SELECT c.oid::regclass AS name, c.relkind, c.relowner, c.relacl,
+					coalesce(' WITH (' || snowflake_migrate.options(c.reloptions || ARRAY(SELECT 'toast.' || u FROM pg_class AS t, unnest(t.reloptions) AS u WHERE t.oid = c.reltoastrelid)) || ')', '') AS options,
+					rtrim(pg_get_viewdef(c.oid), ';') AS definition, ' USING ' || quote_ident(m.amname) AS method,
+					' TABLESPACE ' || quote_ident(t.spcname) AS tablespace
+				INTO STRICT o
+				FROM pg_class AS c LEFT JOIN pg_am AS m ON m.oid = c.relam LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace
+				WHERE c.oid = id;
+			object := CASE o.relkind WHEN 'm' THEN 'MATERIALIZED VIEW ' ELSE 'VIEW ' END || o.name;
+			RETURN NEXT concat('CREATE ', object, o.method, o.options, o.tablespace, ' AS ', o.definition, CASE o.relkind WHEN 'm' THEN ' WITH NO DATA' END);
+			RETURN NEXT format('ALTER %s OWNER TO %s', object, snowflake_migrate.role_name(o.relowner));
+			RETURN QUERY SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', o.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
+				FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = id;
+			RETURN QUERY SELECT * FROM snowflake_migrate.said(object, class, id);
+			RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || o.name, 'r', o.relacl, o.relowner);
+			RETURN QUERY SELECT e FROM pg_attribute AS a, snowflake_migrate.column_extras(id, a.attnum) AS e
+				WHERE a.attrelid = id AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
+			RETURN QUERY SELECT s.s FROM pg_index AS i, snowflake_migrate.creating('pg_class', i.indexrelid) WITH ORDINALITY AS s (s, place) WHERE i.indrelid = id ORDER BY i.indexrelid, s.place;
+			RETURN QUERY SELECT s.s FROM pg_statistic_ext AS e, snowflake_migrate.creating('pg_statistic_ext', e.oid) WITH ORDINALITY AS s (s, place) WHERE e.stxrelid = id ORDER BY e.oid, s.place;
+			RETURN QUERY SELECT s.s FROM pg_trigger AS t, snowflake_migrate.creating('pg_trigger', t.oid) WITH ORDINALITY AS s (s, place)
+				WHERE t.tgrelid = id AND NOT t.tgisinternal ORDER BY t.oid, s.place;
+		WHEN class = 'pg_rewrite'::regclass THEN
+			SELECT * INTO STRICT o FROM pg_rewrite AS r WHERE r.oid = id;
+			RETURN NEXT rtrim(pg_get_ruledef(id), ';');
+			RETURN QUERY SELECT format('ALTER TABLE %s %s RULE %I', o.ev_class::regclass, snowflake_migrate.enabled(o.ev_enabled), o.rulename) WHERE o.ev_enabled <> 'O';
+			RETURN QUERY SELECT * FROM snowflake_migrate.said(format('RULE %I ON %s', o.rulename, o.ev_class::regclass), class, id);
+		WHEN class = 'pg_trigger'::regclass THEN
+			SELECT * INTO STRICT o FROM pg_trigger AS t WHERE t.oid = id;
+			RETURN NEXT pg_get_triggerdef(id);
+			RETURN QUERY SELECT format('ALTER TABLE %s %s TRIGGER %I', o.tgrelid::regclass, snowflake_migrate.enabled(o.tgenabled), o.tgname) WHERE o.tgenabled <> 'O';
+			RETURN QUERY SELECT * FROM snowflake_migrate.said(format('TRIGGER %I ON %s', o.tgname, o.tgrelid::regclass), class, id);
+			RETURN QUERY
+				WITH RECURSIVE clones (oid) AS (
+					SELECT g.oid FROM pg_trigger AS g WHERE g.tgparentid = id
+				UNION ALL
+					SELECT g.oid FROM clones JOIN pg_trigger AS g ON g.tgparentid = clones.oid
+				)
+				SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', g.tgrelid::regclass, snowflake_migrate.enabled(g.tgenabled), g.tgname)
+					FROM clones JOIN pg_trigger AS g ON g.oid = clones.oid AND g.tgenabled <> o.tgenabled;
+		WHEN class = 'pg_policy'::regclass THEN
+			SELECT * INTO STRICT o FROM pg_policy AS p WHERE p.oid = id;
+			RETURN NEXT format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', o.polname, o.polrelid::regclass,
+					CASE WHEN o.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
+					CASE o.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
+					(SELECT string_agg(snowflake_migrate.role_name(r.role), ', ' ORDER BY r.place) FROM unnest(o.polroles) WITH ORDINALITY AS r (role, place)))
+				|| coalesce(' USING (' || pg_get_expr(o.polqual, o.polrelid) || ')', '')
+				|| coalesce(' WITH CHECK (' || pg_get_expr(o.polwithcheck, o.polrelid) || ')', '');
+			RETURN QUERY SELECT * FROM snowflake_migrate.said(format('POLICY %I ON %s', o.polname, o.polrelid::regclass), class, id);
+		WHEN class = 'pg_proc'::regclass THEN
+			SELECT * INTO STRICT o FROM pg_proc AS p WHERE p.oid = id;
+			object := CASE o.prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END || id::regprocedure;
+			RETURN NEXT rtrim(pg_get_functiondef(id), E'\n');
+			RETURN NEXT format('ALTER %s OWNER TO %s', object, snowflake_migrate.role_name(o.proowner));
+			RETURN QUERY SELECT * FROM snowflake_migrate.said(object, class, id);
+			RETURN QUERY SELECT * FROM snowflake_migrate.grants(object, 'f', o.proacl, o.proowner);
+		WHEN class = 'pg_publication_rel'::regclass THEN
+			RETURN QUERY SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s', p.pubname, r.prrelid::regclass)
+					|| coalesce((SELECT ' (' || string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) || ')'
+						FROM pg_attribute AS a WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs::int2[])), '')
+					|| coalesce(' WHERE (' || pg_get_expr(r.prqual, r.prrelid) || ')', '')
+				FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = id;
+	END CASE;
 END
-$$;
-
--- A function, as statements
-CREATE FUNCTION snowflake_migrate.function_statements(function_id oid) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	WITH f AS (
-		SELECT p.*, format('%s %s', CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, p.oid::regprocedure) AS object FROM pg_proc AS p WHERE p.oid = $1
-	)
-	SELECT rtrim(pg_get_functiondef(f.oid), E'\n') FROM f
-	UNION ALL
-	SELECT format('ALTER %s OWNER TO %s', f.object, snowflake_migrate.role_name(f.proowner)) FROM f
-	UNION ALL
-	SELECT s FROM f, snowflake_migrate.said(f.object, 'pg_proc', f.oid) AS s
-	UNION ALL
-	SELECT s FROM f, snowflake_migrate.grants(f.object, 'f', f.proacl, f.proowner) AS s
-$$;
-
--- A publication has a table by a list of columns or with a filter
-CREATE FUNCTION snowflake_migrate.published_statement(entry_id oid) RETURNS text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s', p.pubname, r.prrelid::regclass)
-			|| coalesce((SELECT ' (' || string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) || ')'
-				FROM pg_attribute AS a WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs::int2[])), '')
-			|| coalesce(' WHERE (' || pg_get_expr(r.prqual, r.prrelid) || ')', '')
-		FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = entry_id
 $$;
 
 -- What hangs on a column
 --
--- Objects that PostgreSQL does not let a column's type change under, and, for a column
--- that another one replaces, that would go on with the old one.  Objects that hang on
--- those hang on the column as well, at any depth.
+-- Under these objects PostgreSQL does not change the type of a column, and if another column replaces it,
+-- they would go on with the old one.  What hangs on them hangs on the column as well, at any depth.
 
--- The objects that depend on a column, a view or a function directly.  kind says how it is
--- treated: a function with a body of SQL keeps its OID and whatever depends on it, so its
--- body is replaced; one whose arguments or result have the row type of a view has to go.
+-- The objects that depend on a column, a view or a function directly.  kind says how one is treated:
+-- of a function with a body of SQL the body is replaced, so that it keeps its OID; one whose arguments
+-- or result have the row type of a view is dropped.
 CREATE FUNCTION snowflake_migrate.dependents_of(kind text, class oid, object oid, sub integer)
 	RETURNS TABLE (dependent_kind text, classid oid, objid oid, objsubid integer)
 	LANGUAGE sql STABLE ROWS 3 SET search_path = pg_catalog, pg_temp
@@ -604,7 +537,7 @@ AS $$
 			JOIN pg_attribute AS top ON top.attrelid = snowflake_migrate.topmost(a.attrelid, a.attname) AND top.attname = a.attname
 		WHERE NOT (kind = 'generated' AND a.attrelid = object AND a.attnum = sub)
 	UNION
-	-- what depends on a row type or a function in a way that is not known here
+	-- anything else that depends on a row type or a function
 	SELECT 'obstacle', d.classid, d.objid, d.objsubid
 		FROM direct AS d
 		WHERE (d.by_type AND d.classid <> 'pg_proc'::regclass OR kind = 'function')
@@ -614,8 +547,8 @@ AS $$
 				WHERE d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid AND a.attgenerated <> '')
 $$;
 
--- All of them, with the longest way to each: in descending order of depth they can be
--- removed, in ascending order re-created.
+-- All of them, with the longest way to each: they are removed in descending order of depth, and
+-- re-created in ascending order.
 CREATE FUNCTION snowflake_migrate.dependents(columns snowflake_migrate.key_column[])
 	RETURNS TABLE (depth integer, kind text, classid oid, objid oid, objsubid integer)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
@@ -644,7 +577,7 @@ CREATE TYPE snowflake_migrate.hanging AS (
 	object text,
 	drops text[],
 	creates text[],
-	late text			-- when everything is back
+	late text[]			-- when everything is back
 );
 
 -- What hangs on columns, and how it is removed and re-created
@@ -657,8 +590,8 @@ DECLARE
 BEGIN
 	FOR d IN SELECT e.*, i.type, i.identity, pg_describe_object(e.classid, e.objid, CASE e.kind WHEN 'function' THEN 0 ELSE e.objsubid END) AS object
 			FROM snowflake_migrate.dependents(columns) AS e, pg_identify_object(e.classid, e.objid, 0) AS i ORDER BY e.depth, e.classid, e.objid LOOP
-		h := (d.depth, d.kind, d.classid, d.objid, d.objsubid, d.object, '{}', '{}', NULL);
-		-- what the caller could not create again as it is
+		h := (d.depth, d.kind, d.classid, d.objid, d.objsubid, d.object, '{}', '{}', '{}');
+		-- the caller could not create these again as they are
 		IF d.kind IN ('view', 'rule', 'trigger', 'policy', 'function') AND EXISTS (SELECT FROM pg_depend AS x WHERE x.classid = d.classid AND x.objid = d.objid AND x.deptype = 'e')
 			OR d.kind = 'view' AND (SELECT c.relpersistence = 't' FROM pg_class AS c WHERE c.oid = d.objid)
 			OR d.kind IN ('function', 'body') AND (SELECT p.prokind NOT IN ('f', 'p')
@@ -666,58 +599,38 @@ BEGIN
 				FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang WHERE p.oid = d.objid) THEN
 			h.kind := 'obstacle';
 		END IF;
-		h.creates := CASE h.kind
-			WHEN 'view' THEN ARRAY(SELECT * FROM snowflake_migrate.view_statements(d.objid))
-			WHEN 'rule' THEN ARRAY(SELECT * FROM snowflake_migrate.rule_statements(d.objid))
-			WHEN 'trigger' THEN ARRAY(SELECT * FROM snowflake_migrate.trigger_statements(d.objid))
-			WHEN 'policy' THEN ARRAY(SELECT * FROM snowflake_migrate.policy_statements(d.objid))
-			WHEN 'function' THEN ARRAY(SELECT * FROM snowflake_migrate.function_statements(d.objid))
-			WHEN 'publication' THEN ARRAY[snowflake_migrate.published_statement(d.objid)]
-			-- CREATE OR REPLACE keeps all but the extensions that it depends on
-			WHEN 'body' THEN rtrim(pg_get_functiondef(d.objid), E'\n')
-				|| ARRAY(SELECT s FROM snowflake_migrate.said(upper(d.type) || ' ' || d.identity, 'pg_proc', d.objid) AS s WHERE s LIKE 'ALTER %')
-			ELSE '{}' END;
-		CASE
-			WHEN h.kind IN ('view', 'rule', 'trigger', 'policy', 'function') THEN
-				h.drops := ARRAY[format('DROP %s %s', upper(d.type), d.identity)];
-			WHEN h.kind = 'publication' THEN
-				h.drops := ARRAY(SELECT format('ALTER PUBLICATION %I DROP TABLE ONLY %s', p.pubname, r.prrelid::regclass)
-					FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = d.objid);
-			WHEN h.kind = 'body' THEN
-				h.drops := ARRAY[left(h.creates[1], -length(rtrim(pg_get_function_sqlbody(d.objid), E'\n')))
-					|| 'AS ''-- replaced while what it reads is changed'''];
-			ELSE
-				NULL;
-		END CASE;
+		IF h.kind IN ('view', 'rule', 'trigger', 'policy', 'function') THEN
+			h.drops := ARRAY[format('DROP %s %s', upper(d.type), d.identity)];
+			h.creates := ARRAY(SELECT * FROM snowflake_migrate.creating(d.classid, d.objid));
+		ELSIF h.kind = 'publication' THEN
+			h.drops := ARRAY(SELECT format('ALTER PUBLICATION %I DROP TABLE ONLY %s', p.pubname, r.prrelid::regclass)
+				FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = d.objid);
+			h.creates := ARRAY(SELECT * FROM snowflake_migrate.creating(d.classid, d.objid));
+		ELSIF h.kind = 'body' THEN
+			-- CREATE OR REPLACE loses only the extensions that it depends on
+			h.creates := rtrim(pg_get_functiondef(d.objid), E'\n')
+				|| ARRAY(SELECT s FROM snowflake_migrate.said(upper(d.type) || ' ' || d.identity, 'pg_proc', d.objid) AS s WHERE s LIKE 'ALTER %');
+			h.drops := ARRAY[left(h.creates[1], -length(rtrim(pg_get_function_sqlbody(d.objid), E'\n')))
+				|| 'AS ''-- replaced while what it reads is changed'''];
+		END IF;
 		IF h.kind = 'view' AND (SELECT c.relkind = 'm' AND c.relispopulated FROM pg_class AS c WHERE c.oid = d.objid) THEN
-			h.late := 'REFRESH MATERIALIZED VIEW ' || d.identity;
+			h.late := ARRAY['REFRESH MATERIALIZED VIEW ' || d.identity, 'ANALYZE ' || d.identity];
 		END IF;
 		RETURN NEXT h;
 	END LOOP;
 END
 $$;
 
--- Their statements, in the order in which they run
-CREATE FUNCTION snowflake_migrate.removing(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality $$;
-
--- Statements that re-create what hung on columns
-CREATE FUNCTION snowflake_migrate.recreating(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place) ORDER BY h.depth, h.ordinality, s.place $$;
-
--- Statements that fill materialized views again
-CREATE FUNCTION snowflake_migrate.refreshing(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
+-- Their drops, creates or late statements, in the order in which they run
+CREATE FUNCTION snowflake_migrate.of_hanging(hanging snowflake_migrate.hanging[], kind text) RETURNS SETOF text
 	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
-		WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place
+	SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(CASE $2 WHEN 'drops' THEN h.drops WHEN 'creates' THEN h.creates ELSE h.late END) WITH ORDINALITY AS s (s, place)
+		ORDER BY CASE $2 WHEN 'drops' THEN -h.depth ELSE h.depth END, h.ordinality, s.place
 $$;
 
--- A session keeps the types with which it has compiled a function in PL/pgSQL, of NEW.id as of
--- a variable that is orders.id%TYPE, and fails when a column has another one, unless the
--- function changes as well.  So these are altered to what they are.
+-- A session keeps the types of columns with which it has compiled a function in PL/pgSQL, and fails
+-- when they change, unless the function changes as well.  So functions are altered to what they are.
 CREATE FUNCTION snowflake_migrate.recompiling(columns snowflake_migrate.key_column[]) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -732,8 +645,8 @@ AS $$
 		ORDER BY p.oid
 $$;
 
--- A generated column that uses a key is removed with the change of type, in the same
--- statement, and added again behind all others: as ADD COLUMN takes it, ...
+-- A generated column that uses a key is dropped in the statement that changes the key's type, and
+-- added again behind all others.  This is how ADD COLUMN takes it.
 CREATE FUNCTION snowflake_migrate.generated_definition(relid oid, attnum smallint) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -747,34 +660,25 @@ AS $$
 		WHERE a.attrelid = $1 AND a.attnum = $2
 $$;
 
--- ... with what is lost with it
+-- What is lost with generated columns
 CREATE FUNCTION snowflake_migrate.generated_extras(generated snowflake_migrate.key_column[]) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH dependents AS (
-		SELECT DISTINCT d.classid, d.objid
-			FROM unnest(generated) AS g JOIN pg_depend AS d
-				ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relid AND d.refobjsubid = g.attnum
-	)
 	SELECT s FROM unnest(generated) AS g, snowflake_migrate.column_extras(g.relid, g.attnum) AS s
 	UNION ALL
-	(SELECT s FROM dependents AS d JOIN pg_index AS i ON d.classid = 'pg_class'::regclass AND i.indexrelid = d.objid
-			JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition,
-			snowflake_migrate.index_statements(i.indexrelid) AS s
-		WHERE NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x'))
-		ORDER BY i.indexrelid)
-	UNION ALL
-	(SELECT s FROM dependents AS d JOIN pg_constraint AS o ON d.classid = 'pg_constraint'::regclass AND o.oid = d.objid,
-			snowflake_migrate.constraint_statements(o.oid) AS s
-		WHERE o.contype IN ('p', 'u', 'x', 'c') AND o.conparentid = 0 AND o.conislocal
-		ORDER BY o.oid)
-	UNION ALL
-	(SELECT s FROM dependents AS d, snowflake_migrate.statistics_statements(d.objid) AS s
-		WHERE d.classid = 'pg_statistic_ext'::regclass ORDER BY d.objid)
+	(SELECT s.s
+		FROM (SELECT DISTINCT d.classid, d.objid
+				FROM snowflake_migrate.in_trees(generated) AS g JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relid AND d.refobjsubid = g.attnum
+					LEFT JOIN pg_class AS i ON d.classid = 'pg_class'::regclass AND i.oid = d.objid
+					LEFT JOIN pg_constraint AS o ON d.classid = 'pg_constraint'::regclass AND o.oid = d.objid
+				WHERE i.relkind IN ('i', 'I') AND NOT i.relispartition OR o.contype IN ('p', 'u', 'x', 'c') AND o.coninhcount = 0
+					OR d.classid = 'pg_statistic_ext'::regclass) AS d,
+			snowflake_migrate.creating(d.classid, d.objid) WITH ORDINALITY AS s (s, place)
+		ORDER BY array_position(ARRAY['pg_class'::regclass, 'pg_constraint', 'pg_statistic_ext'], d.classid::regclass), d.objid, s.place)
 $$;
 
--- ALTER TABLE makes the indexes of partitions anew, as those of the partitioned table: they are looked
--- up when the statement runs, and named as they were, with all that is said about them.
+-- ALTER TABLE makes the indexes of partitions anew, and chooses their names.  They are looked up when
+-- the statement runs, and get back their names, settings and comments.
 CREATE FUNCTION snowflake_migrate.partition_indexes(columns snowflake_migrate.key_column[]) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -809,8 +713,8 @@ $$;
 
 -- Conversion under one lock
 
--- The statements that change the types and defaults of columns.  They name everything with
--- its schema, so they do the same when they are run by hand or from a file, in one transaction.
+-- The statements that change the types and defaults of columns, for one transaction.  They name
+-- everything with its schema, so they can be run by hand or from a file.
 CREATE FUNCTION snowflake_migrate.statements_for(columns snowflake_migrate.key_column[]) RETURNS SETOF text
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -835,9 +739,9 @@ BEGIN
 
 	-- foreign keys of columns whose types change are checked once, at the end
 	foreign_keys := ARRAY(SELECT f.oid FROM snowflake_migrate.foreign_keys(changed || generated) AS f WHERE f.conparentid = 0);
-	-- A table that inherits may have a key of its own, and so, from version 18 on, a NOT NULL
-	-- constraint with a name of its own: under that ALTER TABLE of the parent fails, so the
-	-- parent's is dropped with the keys that need it, and added again.
+	-- A child may have a key of its own, and from version 18 on a NOT NULL constraint with a name of
+	-- its own, under which ALTER TABLE of the parent fails: that of the parent and the keys that need
+	-- it are dropped, and added again.
 	own_not_nulls := ARRAY(SELECT DISTINCT p.oid
 		FROM snowflake_migrate.in_trees(changed) AS k
 			JOIN pg_constraint AS o ON o.conrelid = k.relid AND o.contype = 'n' AND o.conkey = ARRAY[k.attnum]
@@ -850,7 +754,7 @@ BEGIN
 			JOIN pg_attribute AS a ON a.attrelid = k.top AND a.attname = k.name
 		WHERE k.relid <> k.top OR EXISTS (SELECT FROM pg_constraint AS n WHERE n.oid = ANY (own_not_nulls) AND n.conrelid = k.top AND n.conkey = ARRAY[a.attnum])
 		ORDER BY 1);
-	-- ALTER TABLE re-creates extended statistics as the caller's, those of generated columns aside
+	-- ALTER TABLE re-creates extended statistics as the caller's
 	kept := ARRAY(SELECT DISTINCT d.objid FROM pg_depend AS d JOIN snowflake_migrate.in_trees(changed) AS k
 			ON d.refobjid = k.relid AND d.refobjsubid = k.attnum
 		WHERE d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_statistic_ext'::regclass
@@ -868,7 +772,7 @@ BEGIN
 	IF EXISTS (SELECT FROM unnest(hanging) AS h WHERE h.kind IN ('body', 'function')) THEN
 		RETURN NEXT 'SET LOCAL check_function_bodies = off';
 	END IF;
-	RETURN QUERY SELECT * FROM snowflake_migrate.removing(hanging);
+	RETURN QUERY SELECT * FROM snowflake_migrate.of_hanging(hanging, 'drops');
 	RETURN QUERY SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname)
 		FROM unnest(foreign_keys || own_keys) WITH ORDINALITY AS o (oid, place) JOIN pg_constraint AS f ON f.oid = o.oid ORDER BY o.place;
 	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', n.conrelid::regclass, a.attname)
@@ -884,7 +788,7 @@ BEGIN
 			SELECT string_agg(a.action, ', ' ORDER BY a.place, a.attnum) FROM (
 				SELECT 1 AS place, g.attnum, format('DROP COLUMN %I', g.name) AS action FROM unnest(generated) AS g WHERE g.relid = t.relid
 				UNION ALL
-				-- the old default might have no cast to the new type
+				-- the old default may have no cast to the new type
 				SELECT 2, c.attnum, format('ALTER COLUMN %I DROP DEFAULT', c.name)
 					FROM unnest(filled) AS c WHERE c.relid = t.relid AND c.new_type <> c.old_type
 						AND snowflake_migrate.column_default(c.relid, c.attnum) IS NOT NULL
@@ -898,16 +802,19 @@ BEGIN
 					FROM unnest(generated) AS g WHERE g.relid = t.relid) AS a));
 	END LOOP;
 
-	RETURN QUERY SELECT s FROM unnest(own_not_nulls || own_keys) WITH ORDINALITY AS o (oid, place),
-		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
+	RETURN QUERY SELECT s.s FROM unnest(own_not_nulls || own_keys) WITH ORDINALITY AS o (oid, place),
+		snowflake_migrate.creating('pg_constraint', o.oid) WITH ORDINALITY AS s (s, place) ORDER BY o.place, s.place;
 	RETURN QUERY SELECT * FROM snowflake_migrate.generated_extras(generated);
 	RETURN QUERY SELECT * FROM snowflake_migrate.partition_indexes(changed || generated);
-	RETURN QUERY SELECT s FROM unnest(foreign_keys) WITH ORDINALITY AS o (oid, place),
-		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
-	RETURN QUERY SELECT * FROM snowflake_migrate.recreating(hanging);
+	-- first those of partitions that have names of their own
+	RETURN QUERY SELECT s.s FROM snowflake_migrate.foreign_keys(changed || generated) AS f LEFT JOIN pg_constraint AS p ON p.oid = f.conparentid,
+			snowflake_migrate.creating('pg_constraint', f.oid) WITH ORDINALITY AS s (s, place)
+		WHERE f.conparentid = 0 OR p.confrelid = f.confrelid AND p.conname <> f.conname
+		ORDER BY (SELECT count(*) FROM pg_partition_ancestors(f.conrelid) WHERE f.conparentid <> 0) DESC, f.oid, s.place;
+	RETURN QUERY SELECT * FROM snowflake_migrate.of_hanging(hanging, 'creates');
 	RETURN QUERY SELECT * FROM snowflake_migrate.recompiling(changed);
 
-	-- what ALTER TABLE does not keep: of statistics, of indexes, and how arrays are stored
+	-- ALTER TABLE does not keep these settings of statistics, indexes and arrays
 	RETURN QUERY SELECT s FROM unnest(kept) AS k, snowflake_migrate.statistics_extras(k) AS s;
 	RETURN QUERY SELECT s FROM snowflake_migrate.in_trees(changed) AS k
 			JOIN pg_index AS i ON i.indrelid = k.relid JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition
@@ -921,7 +828,7 @@ BEGIN
 	RETURN QUERY SELECT DISTINCT format('DROP SEQUENCE %s', s::regclass)
 		FROM unnest(filled) AS c, snowflake_migrate.sequences(c.relid, c.attnum) AS s
 		WHERE s IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 1;
-	RETURN QUERY SELECT * FROM snowflake_migrate.refreshing(hanging);
+	RETURN QUERY SELECT * FROM snowflake_migrate.of_hanging(hanging, 'late');
 	-- the columns have lost their statistics
 	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || k.relid::regclass FROM snowflake_migrate.in_trees(changed) AS k
 		JOIN pg_class AS c ON c.oid = k.relid AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1;
@@ -942,9 +849,7 @@ COMMENT ON FUNCTION snowflake_migrate.statements(text[], regtype, text[], regtyp
 -- A type in a statement
 CREATE FUNCTION snowflake_migrate.type_name(type oid) RETURNS text
 	LANGUAGE sql STABLE
-BEGIN ATOMIC
-	SELECT CASE WHEN $1 = snowflake_migrate.snowflake_type() THEN snowflake_migrate.home() || '.snowflake' ELSE format_type($1, NULL) END;
-END;
+RETURN CASE WHEN $1 = snowflake_migrate.snowflake_type() THEN snowflake_migrate.home() || '.snowflake' ELSE format_type($1, NULL) END;
 
 -- Sequences that these columns own and nothing else uses
 CREATE FUNCTION snowflake_migrate.droppable(filled snowflake_migrate.key_column[]) RETURNS SETOF oid
@@ -962,7 +867,7 @@ AS $$
 			AND NOT EXISTS (SELECT FROM pg_depend AS x WHERE x.classid = 'pg_class'::regclass AND x.objid = c.oid AND x.deptype = 'e')
 $$;
 
--- New keys must be larger than all that there are: they are looked for under the lock.
+-- New keys must be larger than all others, which is checked under the lock.
 CREATE FUNCTION snowflake_migrate.check_statement(filled snowflake_migrate.key_column[]) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -984,8 +889,8 @@ END $do$, snowflake_migrate.home(),
 				c.name, format('%s.%I', c.relid::regclass, c.name), c.relid::regclass), ' UNION ALL ') FROM unnest(filled) AS c)))
 $$;
 
--- The statements are planned, the tables are locked, and what is planned then is run.  Fails before
--- that for whatever is in the way, and if other tables would have to be locked by then.
+-- The statements are planned, the tables are locked, and the statements are planned again, and run:
+-- unless other tables have to be locked by then.
 CREATE FUNCTION snowflake_migrate.convert(targets text[], type regtype DEFAULT 'pg_catalog.int8',
 	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
 	RETURNS SETOF text
@@ -1066,33 +971,28 @@ COMMENT ON FUNCTION snowflake_migrate.leave(text[]) IS 'convert keys with snowfl
 
 -- The plan
 
--- What the change of types would fail on that only trying tells, such as an index on a
--- function that takes an integer: tried on an empty table of the same kind, in a
--- subtransaction that never commits.
+-- Some obstacles only show when they are tried, such as an index on a function that takes an integer.
+-- They are tried on an empty copy of the table, in a subtransaction that never commits.
 CREATE FUNCTION snowflake_migrate.trial(columns snowflake_migrate.key_column[]) RETURNS TABLE (relid oid, error text)
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning
 AS $$
 DECLARE
-	relids oid[];
-	types text[];
 	actions text;
 BEGIN
 	IF NOT has_database_privilege(current_database(), 'TEMPORARY') THEN
 		RETURN;
 	END IF;
-	-- the actions on each table of each tree
-	SELECT array_agg(a.relid), array_agg(a.action) INTO relids, types
-		FROM (SELECT m AS relid, concat(CASE c.role WHEN 'key' THEN format('ALTER COLUMN %I DROP DEFAULT, ', c.name) END,
-					format('ALTER COLUMN %I TYPE %s', c.name, snowflake_migrate.type_name(c.new_type))) AS action
-				FROM unnest(columns) AS c, snowflake_migrate.tree(c.relid) AS m
-			UNION ALL
-			SELECT m, unnest(ARRAY[format('DROP COLUMN %I', top.attname), 'ADD COLUMN ' || snowflake_migrate.generated_definition(m, a.attnum)])
-				FROM snowflake_migrate.dependents(columns) AS d
-					JOIN pg_attribute AS top ON top.attrelid = d.objid AND top.attnum = d.objsubid,
-					snowflake_migrate.tree(d.objid) AS m JOIN pg_attribute AS a ON a.attrelid = m
-				WHERE d.kind = 'generated' AND a.attname = top.attname) AS a;
 	FOR relid, actions IN SELECT a.relid, string_agg(a.action, ', ')
-			FROM unnest(relids, types) AS a (relid, action) JOIN pg_class AS c ON c.oid = a.relid
+			FROM (SELECT m AS relid, concat(CASE c.role WHEN 'key' THEN format('ALTER COLUMN %I DROP DEFAULT, ', c.name) END,
+						format('ALTER COLUMN %I TYPE %s', c.name, snowflake_migrate.type_name(c.new_type))) AS action
+					FROM unnest(columns) AS c, snowflake_migrate.tree(c.relid) AS m
+				UNION ALL
+				SELECT m, unnest(ARRAY[format('DROP COLUMN %I', top.attname), 'ADD COLUMN ' || snowflake_migrate.generated_definition(m, a.attnum)])
+					FROM snowflake_migrate.dependents(columns) AS d
+						JOIN pg_attribute AS top ON top.attrelid = d.objid AND top.attnum = d.objsubid,
+						snowflake_migrate.tree(d.objid) AS m JOIN pg_attribute AS a ON a.attrelid = m
+					WHERE d.kind = 'generated' AND a.attname = top.attname) AS a
+				JOIN pg_class AS c ON c.oid = a.relid
 			WHERE c.relkind IN ('r', 'p') AND pg_has_role(c.relowner, 'USAGE') GROUP BY a.relid ORDER BY a.relid LOOP
 		BEGIN
 			EXECUTE format('CREATE TEMPORARY TABLE snowflake_migrate_trial (LIKE %s INCLUDING ALL EXCLUDING IDENTITY) ON COMMIT DROP', relid::regclass);
@@ -1157,32 +1057,27 @@ BEGIN
 		SELECT DISTINCT o.object, format('It belongs to role "%s".', pg_get_userbyid(o.owner)),
 				'Call it as a role that may act as all owners.'
 			FROM owned AS o WHERE NOT pg_has_role(o.owner, 'USAGE');
-
-	-- neither the largest key nor a foreign key can be checked with rows that are not seen
+	-- neither the largest key nor a foreign key is checked against hidden rows
 	RETURN QUERY SELECT format('table %s', c.oid::regclass), 'Row-level security hides rows of it, although you may act as its owner.',
 			format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY during the conversion, or call it as a role with BYPASSRLS.', c.oid::regclass)
 		FROM pg_class AS c
 		WHERE c.oid = ANY (tables)
 			AND pg_has_role(c.relowner, 'USAGE') AND row_security_active(c.oid);
-
-	-- what is dropped is created again, by the caller, and then given to its owner
+	-- the caller creates again what is dropped, and gives it to its owner
 	RETURN QUERY SELECT DISTINCT h.object, format('Role "%s" may not create anything in schema %I.', r.rolname, n.nspname), format('GRANT CREATE ON SCHEMA %I TO %I;', n.nspname, r.rolname)
 		FROM unnest(hanging) AS h LEFT JOIN pg_class AS c ON h.kind = 'view' AND c.oid = h.objid LEFT JOIN pg_proc AS p ON h.kind = 'function' AND p.oid = h.objid
 			JOIN pg_namespace AS n ON n.oid = coalesce(c.relnamespace, p.pronamespace)
 			JOIN pg_roles AS r ON r.rolname = current_user OR r.oid = coalesce(c.relowner, p.proowner)
 		WHERE NOT is_super AND NOT has_schema_privilege(r.oid, n.oid, 'CREATE');
-
 	RETURN QUERY SELECT h.object, 'It must be dropped temporarily, and cannot be re-created unchanged.',
 			'Drop it first, and re-create it afterwards.'
 		FROM unnest(hanging) AS h WHERE h.kind = 'obstacle';
-
 	-- ALTER TABLE changes the columns of one tree of tables
 	RETURN QUERY SELECT DISTINCT format('table %s', i.inhrelid::regclass), format('It inherits column %I from several tables.', k.name),
 			format('ALTER TABLE %s NO INHERIT all but one of them.', i.inhrelid::regclass)
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_inherits AS i ON i.inhrelid = k.relid
 			JOIN pg_attribute AS a ON a.attrelid = i.inhparent AND a.attname = k.name AND NOT a.attisdropped
 		GROUP BY i.inhrelid, k.name HAVING count(DISTINCT i.inhparent) > 1;
-
 	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is partitioned by column %I, whose type changes.', a.attname),
 			'Exclude this key, or copy the table to a new one.'
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid
@@ -1190,24 +1085,20 @@ BEGIN
 		WHERE k.attnum = ANY (p.partattrs)
 			OR EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.refobjsubid = k.attnum);
-
 	RETURN QUERY SELECT DISTINCT format('column %s.%I', u.oid::regclass, a.attname), format('It has the row type of table %s.', k.relid::regclass),
 			'Drop it first, and re-create it afterwards.'
 		FROM pg_attribute AS a JOIN pg_class AS u ON u.oid = a.attrelid AND u.relkind IN ('r', 'p', 'm', 'f'),
 			snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid
 		WHERE a.atttypid = ANY (ARRAY(SELECT snowflake_migrate.types_of(ARRAY(SELECT r.reltype FROM snowflake_migrate.in_trees(changed) AS i JOIN pg_class AS r ON r.oid = i.relid))))
 			AND a.atttypid IN (SELECT snowflake_migrate.types_of(ARRAY[c.reltype]));
-
 	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is a table of type %s.', c.reloftype::regtype),
 			format('Detach it from the type with ALTER TABLE %s NOT OF.', c.oid::regclass)
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid WHERE c.reloftype <> 0;
-
 	RETURN QUERY SELECT DISTINCT format('foreign key %I of table %s', f.conname, f.conrelid::regclass),
 			'Its triggers are not in their initial state, and only a superuser can restore such a state.',
 			'Call it as a superuser, or have a superuser enable the triggers.'
 		FROM snowflake_migrate.foreign_keys(changed) AS f JOIN pg_trigger AS t ON t.tgconstraint = f.oid AND t.tgenabled <> 'O'
 		WHERE NOT is_super;
-
 	RETURN QUERY SELECT DISTINCT format('publication %I', p.pubname),
 			format('It has a filter on %s.%I, where PostgreSQL does not accept types of extensions.', a.attrelid::regclass, a.attname),
 			'Make this key a bigint, or publish the table without the filter.'
@@ -1215,7 +1106,6 @@ BEGIN
 			JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
 			JOIN pg_publication_rel AS r ON r.prrelid = k.relid JOIN pg_publication AS p ON p.oid = r.prpubid
 		WHERE c.new_type = snowflake_migrate.snowflake_type() AND pg_get_expr(r.prqual, r.prrelid) ~ ('\m' || regexp_replace(a.attname, '(\W)', '\\\1', 'g') || '\M');
-
 	RETURN QUERY SELECT format('column %s.%I', a.attrelid::regclass, a.attname), 'A partition or child table has a different expression for it.',
 			'Drop it first, and re-create it afterwards.'
 		FROM unnest(hanging) AS d
@@ -1223,8 +1113,7 @@ BEGIN
 			snowflake_migrate.tree(d.objid) AS member JOIN pg_attribute AS a ON a.attrelid = member
 		WHERE a.attname = top.attname
 			AND snowflake_migrate.column_default(a.attrelid, a.attnum) IS DISTINCT FROM snowflake_migrate.column_default(top.attrelid, top.attnum);
-
-	-- of which PostgreSQL knows nothing: how Citus and TimescaleDB divide tables
+	-- Citus and TimescaleDB divide tables by rules of their own
 	IF EXISTS (SELECT FROM pg_extension AS x WHERE x.extname = 'citus') THEN
 		RETURN QUERY EXECUTE $q$
 			SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), CASE WHEN is_distribution
@@ -1245,7 +1134,6 @@ BEGIN
 					JOIN _timescaledb_catalog.hypertable AS h ON h.schema_name = n.nspname AND h.table_name = c.relname
 					JOIN _timescaledb_catalog.dimension AS d ON d.hypertable_id = h.id AND d.column_name = a.attname$q$ USING changed;
 	END IF;
-
 	RETURN QUERY SELECT format('table %s', t.relid::regclass), format('PostgreSQL says: %s', t.error),
 			'Remove the cause first.'
 		FROM snowflake_migrate.trial(changed) AS t;
@@ -1304,7 +1192,7 @@ BEGIN
 			WHERE p.oid = ANY (functions)) AS f
 		WHERE f.places <> '' ORDER BY 1;
 
-	-- expressions of the columns that cut or convert: where the type does not change as well
+	-- expressions of the columns that truncate or convert
 	RETURN QUERY
 		WITH k AS (
 			SELECT i.relid, i.attnum FROM snowflake_migrate.in_trees(changed) AS i
@@ -1351,8 +1239,7 @@ BEGIN
 END
 $$;
 
--- Layouts in which an ID that was minted recently dates from then: every preset, and the
--- recipes that people copy.
+-- Presets and widely copied recipes in which an ID dates from when it was minted
 CREATE FUNCTION snowflake_migrate.layouts_for(id bigint, minted timestamptz DEFAULT pg_catalog.now())
 	RETURNS TABLE (layout text, "time" timestamptz, origin text, is_current boolean)
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -1384,8 +1271,7 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.layouts_for(bigint, timestamptz) IS 'layouts in which an ID dates from when it was minted, or from the year before';
 
--- Changes nothing.  Reads the smallest and largest keys, and tries the types on temporary tables
--- that are rolled back.
+-- Changes nothing: temporary tables, on which the types are tried, are rolled back.
 CREATE FUNCTION snowflake_migrate.plan(targets text[], type regtype DEFAULT 'pg_catalog.int8',
 	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
 	RETURNS TABLE (finding text, object text, detail text, advice text)
@@ -1399,6 +1285,7 @@ DECLARE
 	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
 	k snowflake_migrate.key_column;
 	bytes bigint;
+	smallest bigint;
 	largest bigint;
 	now_id bigint;
 BEGIN
@@ -1432,17 +1319,15 @@ BEGIN
 	RETURN QUERY SELECT CASE h.kind WHEN 'generated' THEN 'moved' ELSE 're-created' END, h.object,
 			CASE h.kind WHEN 'generated' THEN 'It is dropped, and added again behind all other columns.'
 				WHEN 'body' THEN 'Its body is replaced temporarily.'
-				ELSE CASE WHEN h.late IS NULL THEN 'Without changes.' ELSE 'Without changes, and refreshed.' END END,
+				ELSE CASE WHEN h.late = '{}' THEN 'Without changes.' ELSE 'Without changes, and refreshed.' END END,
 			CASE h.kind WHEN 'generated' THEN 'INSERT without a list of columns, COPY and SELECT * use another order of columns.' END
 		FROM unnest(hanging) AS h WHERE h.kind <> 'obstacle' ORDER BY h.depth, h.object;
-	RETURN QUERY SELECT 'dropped', 'sequence ' || s::regclass,
-			CASE a.attidentity WHEN '' THEN 'Nothing else uses it.' WHEN 'd' THEN 'It belongs to an identity column.'
-				ELSE 'It is that of an identity; GENERATED ALWAYS goes with it, and rows can be inserted with any number.' END, NULL::text
-		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
-		WHERE a.attidentity <> '' OR s IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 2;
-	RETURN QUERY SELECT DISTINCT 'kept', 'sequence ' || s::regclass, 'The column does not own it, or something else uses it.', NULL::text
-		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
-		WHERE a.attidentity = '' AND s NOT IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 2;
+	RETURN QUERY SELECT DISTINCT d.finding, 'sequence ' || s::regclass, CASE WHEN d.finding = 'kept' THEN 'The column does not own it, or something else uses it.'
+			WHEN a.attidentity = '' THEN 'Nothing else uses it.' WHEN a.attidentity = 'd' THEN 'It belongs to an identity column.'
+			ELSE 'It is that of an identity; GENERATED ALWAYS goes with it, and rows can be inserted with any number.' END, NULL::text
+		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s,
+			LATERAL (SELECT CASE WHEN a.attidentity <> '' OR s IN (SELECT snowflake_migrate.droppable(filled)) THEN 'dropped' ELSE 'kept' END) AS d (finding)
+		ORDER BY 1, 2;
 
 	-- what is in the way
 	RETURN QUERY SELECT 'blocks', o.* FROM snowflake_migrate.obstacles(columns) AS o;
@@ -1451,7 +1336,7 @@ BEGIN
 			'Name the columns.'
 		FROM (SELECT DISTINCT c.relid::regclass AS name, regexp_replace(r.relname, '(\W)', '\\\1', 'g') AS pattern FROM unnest(changed) AS c JOIN pg_class AS r ON r.oid = c.relid) AS t
 			JOIN pg_proc AS p ON p.prosrc ~* ('\minsert\s+into\s+(\w+\.)?"?' || t.pattern || '"?\s+(select|values)\M')
-		-- first those of the same schemas: each pattern is compiled for each function
+		-- each pattern is compiled for each function, so these are found first
 		WHERE p.oid = ANY (ARRAY(SELECT f.oid FROM pg_proc AS f
 			WHERE f.pronamespace IN (SELECT u.relnamespace FROM unnest(columns) AS c JOIN pg_class AS u ON u.oid = c.relid))) ORDER BY 2;
 	IF changed <> '{}' THEN
@@ -1459,30 +1344,26 @@ BEGIN
 			'Converted columns move behind the others at the swap; COPY finds further columns from fill() to finish().', 'Name the columns, in clients as well.');
 	END IF;
 	EXECUTE format('SELECT %s.snowflake_lower_bound(now())::int8', home) INTO now_id;
-	FOREACH k IN ARRAY changed LOOP
-		CONTINUE WHEN k.new_type <> snowflake_migrate.snowflake_type() OR NOT has_column_privilege(k.relid, k.attnum, 'SELECT');
-		EXECUTE format('SELECT min(%I)::int8 FROM %s', k.name, k.relid::regclass) INTO largest;
-		IF largest < 0 THEN
-			finding := 'blocks';
-			object := format('column %s.%I', k.relid::regclass, k.name);
-			detail := format('Its smallest number, %s, is negative, and snowflakes are not.', largest);
+	FOR k IN SELECT c.* FROM unnest(columns) AS c
+			WHERE c.new_default IS NOT NULL OR c.new_type <> c.old_type AND c.new_type = snowflake_migrate.snowflake_type() LOOP
+		CONTINUE WHEN NOT has_column_privilege(k.relid, k.attnum, 'SELECT');
+		finding := 'blocks';
+		object := format('column %s.%I', k.relid::regclass, k.name);
+		EXECUTE format('SELECT min(%1$I)::int8, max(%1$I)::int8 FROM %2$s', k.name, k.relid::regclass) INTO smallest, largest;
+		IF smallest < 0 AND k.new_type = snowflake_migrate.snowflake_type() THEN
+			detail := format('Its smallest number, %s, is negative, and snowflakes are not.', smallest);
 			advice := 'Make it a bigint, or correct the row.';
 			RETURN NEXT;
 		END IF;
-	END LOOP;
-	FOREACH k IN ARRAY filled LOOP
-		CONTINUE WHEN NOT has_column_privilege(k.relid, k.attnum, 'SELECT');
-		EXECUTE format('SELECT max(%I)::int8 FROM %s', k.name, k.relid::regclass) INTO largest;
+		CONTINUE WHEN k.new_default IS NULL;
 		IF largest >= now_id THEN
-			finding := 'blocks';
-			object := format('column %s.%I', k.relid::regclass, k.name);
 			detail := format('Its largest key, %s, is not below the next snowflake, which is about %s.', largest, now_id);
 			advice := 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct the keys that are ahead of the clock.';
 			RETURN NEXT;
 		END IF;
-		-- IDs of another generator: 40 bits are more than a serial counts to
+		-- a serial does not count to 40 bits: these are IDs of another generator
 		IF largest >= 1::bigint << 40 THEN
-			RETURN QUERY SELECT 'layout', format('column %s.%I', k.relid::regclass, k.name),
+			RETURN QUERY SELECT 'layout', object,
 					format('In layout ''%s'' (%s) its largest key dates from %s.', l.layout, l.origin, l."time"),
 					CASE WHEN l.is_current THEN 'It is the layout of this server.' ELSE format('If that is right: snowflake.layout = ''%s''', l.layout) END
 				FROM snowflake_migrate.layouts_for(largest) AS l ORDER BY abs(extract(epoch FROM l."time" - now()));
@@ -1497,18 +1378,16 @@ COMMENT ON FUNCTION snowflake_migrate.plan(text[], regtype, text[], regtype) IS
 
 -- Conversion of tables in use
 --
--- A column of the new type stands beside each one, and is kept by a trigger and filled in
--- batches.  Indexes and constraints are made for it while the tables are in use.  Then one
--- short transaction swaps all of them, and the old columns are kept, as far as numbers fit,
--- until undo() or finish().
+-- Each column gets a second one of the new type, which a trigger keeps and batches fill.  Indexes and
+-- constraints are made for it while the tables are in use.  Then one short transaction swaps all of
+-- them, and the trigger keeps the old columns, as far as numbers fit, until undo() or finish().
 --
--- What has been done is looked up in the catalogs, so that each call goes on where the last
--- one was interrupted; the tables here hold what the catalogs do not tell.  One migration at
--- a time: its row is what concurrent calls wait for.
+-- Each call looks in the catalogs for what has been done, so it goes on where the last one was
+-- interrupted; the tables here hold what the catalogs do not tell.  There is one migration at a time:
+-- concurrent calls wait for its row.
 --
--- What these tables say becomes statements that run with the rights of whoever calls next.  So
--- each row names the role that has written it, which guard() sees to, and take() refuses a
--- migration that has rows of another role.
+-- What these tables say becomes statements that run with the rights of whoever calls next.  So guard()
+-- makes each row name the role that writes it, and take() refuses rows of another role.
 
 CREATE TABLE snowflake_migrate.migration (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -1549,13 +1428,6 @@ CREATE TABLE snowflake_migrate.step (
 	written_by name NOT NULL DEFAULT current_user
 );
 COMMENT ON TABLE snowflake_migrate.step IS 'statements that the swap has left to be run later';
-SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.migration', '');
-SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.shadow', '');
-SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.filling', '');
-SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.step', '');
-GRANT SELECT ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step TO PUBLIC;
-GRANT INSERT, UPDATE, DELETE ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step
-	TO @extowner@ WITH GRANT OPTION;
 
 -- A superuser may write rows in another's name, as a restore does.
 CREATE FUNCTION snowflake_migrate.guard() RETURNS trigger
@@ -1574,9 +1446,13 @@ DECLARE
 	name pg_catalog.text;
 BEGIN
 	FOREACH name IN ARRAY '{migration,shadow,filling,step}'::pg_catalog.text[] LOOP
-		EXECUTE pg_catalog.format('CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE ON snowflake_migrate.%I FOR EACH ROW EXECUTE FUNCTION snowflake_migrate.guard()', name);
-		-- session_replication_role is one that roles may be granted
-		EXECUTE pg_catalog.format('ALTER TABLE snowflake_migrate.%I ENABLE ALWAYS TRIGGER guard', name);
+		name := pg_catalog.format('snowflake_migrate.%I', name);
+		PERFORM pg_catalog.pg_extension_config_dump(name::pg_catalog.regclass, '');
+		EXECUTE pg_catalog.format('GRANT SELECT ON %s TO PUBLIC', name);
+		EXECUTE pg_catalog.format('GRANT INSERT, UPDATE, DELETE ON %s TO %s WITH GRANT OPTION', name, '@extowner@');
+		EXECUTE pg_catalog.format('CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION snowflake_migrate.guard()', name);
+		-- roles may be granted session_replication_role
+		EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER guard', name);
 	END LOOP;
 END $$;
 
@@ -1589,30 +1465,23 @@ CREATE VIEW snowflake_migrate.progress AS
 COMMENT ON VIEW snowflake_migrate.progress IS 'how far the migration of tables in use has got';
 GRANT SELECT ON snowflake_migrate.progress TO PUBLIC;
 
--- The name of what replaces a column, index or constraint until the swap, and of what was
--- replaced after it.  PostgreSQL cuts names at 63 bytes.
-CREATE FUNCTION snowflake_migrate.new_name(old name) RETURNS name
+-- The name of what replaces a column, index or constraint until the swap.  PostgreSQL cuts names at 63 bytes.
+CREATE FUNCTION snowflake_migrate.new_name(old name, prefix text DEFAULT 'snowflake_new_') RETURNS name
 	LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-	SELECT ('snowflake_new_' || CASE WHEN octet_length($1::text) <= 48 THEN $1::text ELSE left($1::text, 10) || '_' || md5($1::text) END)::name;
-END;
+RETURN (prefix || CASE WHEN octet_length($1::text) <= 48 THEN $1::text ELSE left($1::text, 10) || '_' || md5($1::text) END)::name;
 
--- The name of an object that was replaced
+-- The name of what was replaced, after the swap
 CREATE FUNCTION snowflake_migrate.old_name(name name) RETURNS name
 	LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-	SELECT ('snowflake_old_' || substr(snowflake_migrate.new_name($1)::text, 15))::name;
-END;
+RETURN snowflake_migrate.new_name($1, 'snowflake_old_');
 
--- The trigger that keeps the other columns of a table, and its function.  Triggers fire in the
--- order of their names: this is the last one, behind all ASCII letters.
+-- The trigger that keeps the other columns of a table, and its function.  It sorts behind all ASCII
+-- letters, so it fires last.
 CREATE FUNCTION snowflake_migrate.sync_name(relation name) RETURNS name
 	LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-	SELECT ('~' || snowflake_migrate.new_name($1)::text)::name;
-END;
+RETURN snowflake_migrate.new_name($1, '~snowflake_new_');
 
--- Columns of the migration, in each table of their trees, and what the swap changes of them
+-- A column of the migration, in each table of its tree, and what the swap changes
 CREATE TYPE snowflake_migrate.shadow_column AS (
 	top oid,			-- of a tree of tables, the topmost one
 	relid oid,
@@ -1629,7 +1498,7 @@ CREATE TYPE snowflake_migrate.shadow_column AS (
 	not_null name			-- that constraint, which has a name from version 18 on
 );
 
--- The columns of the migration that get a second column, or also those whose default changes
+-- The columns that get a second one; with_defaults: also those whose default changes
 CREATE FUNCTION snowflake_migrate.shadows(with_defaults boolean DEFAULT false) RETURNS SETOF snowflake_migrate.shadow_column
 	LANGUAGE sql STABLE ROWS 100
 BEGIN ATOMIC
@@ -1643,7 +1512,7 @@ BEGIN ATOMIC
 		ORDER BY 1, 2, 3;
 END;
 
--- The same as those that a conversion under one lock has
+-- The same columns, as for a conversion under one lock
 CREATE FUNCTION snowflake_migrate.shadow_keys() RETURNS snowflake_migrate.key_column[]
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1669,7 +1538,7 @@ BEGIN
 			JOIN pg_class AS c ON c.oid = k.relid WHERE c.relkind = 'p';
 	RETURN QUERY SELECT DISTINCT format('foreign table %s', c.oid::regclass), 'The table that it stands for has no second column.', 'Convert offline, when that table is.'
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid AND c.relkind = 'f';
-	-- what the caller needs for indexes, for functions of triggers, and for build()
+	-- the caller creates indexes and functions of triggers, and build() temporary tables
 	RETURN QUERY SELECT DISTINCT format('schema %I', n.nspname), format('Role "%s" may not create anything in it.', r.rolname), format('GRANT CREATE ON SCHEMA %I TO %I;', n.nspname, r.rolname)
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 			JOIN pg_roles AS r ON r.rolname = current_user OR r.oid = c.relowner
@@ -1678,8 +1547,7 @@ BEGIN
 		RETURN QUERY SELECT format('database %I', current_database()), 'You may not create temporary tables in it.',
 			format('GRANT TEMPORARY ON DATABASE %I TO %I;', current_database(), current_user);
 	END IF;
-	-- triggers and rules that apply in whatever role the session has; a trigger of certain
-	-- columns does not fire, for the columns that are filled are others
+	-- these triggers and rules apply in whatever role the session has
 	RETURN QUERY SELECT DISTINCT format('%s %I on table %s', f.kind, f.name, f.relid::regclass),
 			'It is enabled for replicated rows, so it would also apply to each row that is filled.',
 			format('Disable it, or enable it as %ss are by default, until the tables are filled.', f.kind)
@@ -1696,8 +1564,7 @@ BEGIN
 END
 $$;
 
--- Rows are filled as those that are replicated: no trigger of the application fires, and no
--- foreign key is checked.
+-- Rows are filled as replicated ones are: no trigger of the application fires, and no foreign key is checked.
 CREATE FUNCTION snowflake_migrate.firing(relation oid) RETURNS TABLE (object text, detail text, advice text)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1708,7 +1575,7 @@ AS $$
 			AND NOT has_parameter_privilege('session_replication_role', 'SET')
 $$;
 
--- Let no trigger of a table fire for the rest of the transaction
+-- Let no trigger of a table fire in this transaction
 CREATE FUNCTION snowflake_migrate.fill_quietly(relation oid) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1732,7 +1599,7 @@ AS $$
 	SELECT greatest(1, rows / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint FROM pg_class AS c WHERE c.oid = relation
 $$;
 
--- Take the migration, in a state that a call is for, from other calls and other roles
+-- The migration, if it has one of these states, locked against other calls
 CREATE FUNCTION snowflake_migrate.take(VARIADIC states text[]) RETURNS snowflake_migrate.migration
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1740,7 +1607,6 @@ DECLARE
 	m snowflake_migrate.migration;
 	writer name;
 BEGIN
-	-- nobody writes them from here on, until the transaction ends
 	LOCK TABLE snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step IN SHARE ROW EXCLUSIVE MODE;
 	SELECT w.written_by INTO writer
 		FROM (SELECT t.written_by FROM snowflake_migrate.migration AS t UNION SELECT t.written_by FROM snowflake_migrate.shadow AS t
@@ -1804,8 +1670,8 @@ BEGIN
 END
 $$;
 
--- One more table gets its new columns, and the trigger that keeps them.  NULL when all have
--- them, otherwise how long to wait until the next one.
+-- Give one more table its new columns and the trigger that keeps them.  Returns NULL when all have them,
+-- otherwise how long to wait.
 CREATE FUNCTION snowflake_migrate.add_columns() RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -1828,11 +1694,16 @@ BEGIN
 	BEGIN
 		PERFORM set_config('lock_timeout', '200ms', true);
 		EXECUTE format('ALTER TABLE %s %s', t.top::regclass, t.added);
+		-- partitions have the trigger from their parent, children do not; replicated rows need it, too
 		sync := format('%I.%I()', t.nspname, snowflake_migrate.sync_name(t.relname));
 		PERFORM snowflake_migrate.run(ARRAY[snowflake_migrate.sync_function(t.top, t.kept),
 				format('ALTER FUNCTION %s OWNER TO %s', sync, snowflake_migrate.role_name(t.relowner)),
 				format('COMMENT ON FUNCTION %s IS %L', sync, 'keeps the other columns of a migration of snowflake_migrate')]
-			|| ARRAY(SELECT * FROM snowflake_migrate.sync_triggers(t.top, t.differs)));
+			|| ARRAY(SELECT s FROM snowflake_migrate.tree(t.top) AS m JOIN pg_class AS c ON c.oid = m, unnest(ARRAY[
+					format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %s',
+						snowflake_migrate.sync_name(t.relname), m::regclass, t.differs, sync),
+					format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, snowflake_migrate.sync_name(t.relname))]) AS s
+				WHERE NOT c.relispartition OR m = t.top));
 		INSERT INTO snowflake_migrate.filling (table_name, blocks)
 			SELECT r::regclass::text, pg_relation_size(r) / current_setting('block_size')::bigint + 1
 				FROM snowflake_migrate.tree(t.top) AS r JOIN pg_class AS c ON c.oid = r WHERE c.relkind = 'r'
@@ -1857,9 +1728,7 @@ BEGIN
 END
 $$;
 
--- The function that keeps other columns; the trigger that calls it, in each table of a tree:
--- partitions have it from their parent, children do not.  Rows that are replicated need it, too.
--- The trigger stays as it is at the swap, where both columns change their names.
+-- The function that keeps other columns.  The swap replaces it, and leaves its trigger, in which columns have numbers.
 CREATE FUNCTION snowflake_migrate.sync_function(relation oid, kept text) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1868,22 +1737,9 @@ AS $$
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
 
--- The triggers that keep other columns, as statements
-CREATE FUNCTION snowflake_migrate.sync_triggers(relation oid, differs text) RETURNS SETOF text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT s FROM pg_class AS top JOIN pg_namespace AS n ON n.oid = top.relnamespace,
-			snowflake_migrate.tree(top.oid) AS m JOIN pg_class AS c ON c.oid = m, unnest(ARRAY[
-			format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %I.%I()',
-				snowflake_migrate.sync_name(top.relname), m::regclass, differs, n.nspname, snowflake_migrate.sync_name(top.relname)),
-			format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, snowflake_migrate.sync_name(top.relname))]) AS s
-		WHERE top.oid = relation AND (NOT c.relispartition OR m = relation)
-$$;
-
--- Fill one batch: rows of some blocks, as they were when the trigger came; later ones are
--- filled by that.  A row that somebody else has locked is not waited for, so that no deadlock
--- is possible, but comes again.  The new column has no foreign key yet, and the old one does
--- not change, so that none has to be checked.
+-- Fill one batch: rows of some of the blocks that were there when the trigger came.  A row that somebody
+-- else has locked is not waited for, so that no deadlock is possible, but tried again.  No foreign key has
+-- to be checked: the new column has none yet, and the old one does not change.
 CREATE FUNCTION snowflake_migrate.fill_batch(batch integer, load float8, max_lag interval) RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -1926,8 +1782,8 @@ BEGIN
 END
 $$;
 
--- Call a function, each time in a transaction of its own, until it returns NULL; what it
--- returns otherwise is for how many seconds to pause.
+-- Call a function, each time in a transaction of its own, until it returns NULL, with pauses of as many
+-- seconds as it returns.
 CREATE PROCEDURE snowflake_migrate.repeat(statement text)
 	LANGUAGE plpgsql
 AS $$
@@ -1943,8 +1799,8 @@ BEGIN
 END
 $$;
 
--- Commits for each table that gets columns, and for each batch.  Locks a table for 200 ms at most to
--- add its columns, and is otherwise in the way only of who changes a row of the batch.
+-- Commits for each table and each batch.  It waits for the lock under which a table gets its columns for at
+-- most 200 ms, and otherwise only locks the rows of a batch.
 CREATE PROCEDURE snowflake_migrate.fill(targets text[], type regtype DEFAULT 'pg_catalog.int8', widen text[] DEFAULT '{}',
 	references_type regtype DEFAULT 'pg_catalog.int8', batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
 	LANGUAGE plpgsql
@@ -1959,9 +1815,8 @@ $$;
 COMMENT ON PROCEDURE snowflake_migrate.fill(text[], regtype, text[], regtype, integer, float8, interval) IS
 	'give tables in use new columns, and fill them in batches; the same call goes on after an interruption';
 
--- The indexes, checks and extended statistics of a table that have a column which changes.
--- index: also that of a primary key or unique constraint, unless that excludes ranges that overlap.
--- tail is what follows USING, the name of the constraint, or the name of the statistics.
+-- The indexes, also of constraints unless they exclude, checks and extended statistics with a column that
+-- changes.  tail is what follows USING, or the name.
 CREATE FUNCTION snowflake_migrate.built_objects(relation oid)
 	RETURNS TABLE (kind text, oid oid, name name, tail text, is_unique boolean, constraint_id oid, is_valid boolean, new_name name, is_built boolean)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
@@ -2000,15 +1855,18 @@ AS $$
 			FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace WHERE e.oid = statistics_id) AS d
 $$;
 
--- Their definitions for the new columns, of those that are not built: re-created on an empty
--- copy of the table whose columns get the new types and names, where PostgreSQL prints them.
-CREATE FUNCTION snowflake_migrate.for_new_columns(relation oid) RETURNS TABLE (kind text, oid oid, tail text)
+-- Definitions for the new columns, of what is not built: PostgreSQL prints them from an empty copy of the
+-- table, whose columns get the new types and names.
+CREATE FUNCTION snowflake_migrate.for_new_columns(relation oid) RETURNS TABLE (kind text, name name, definition text, is_valid boolean)
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET client_min_messages = warning
 AS $$
 DECLARE
 	copy oid;
 	s record;
 BEGIN
+	IF NOT EXISTS (SELECT FROM snowflake_migrate.built_objects(relation) AS o WHERE NOT o.is_built) THEN
+		RETURN;
+	END IF;
 	EXECUTE format('CREATE TEMPORARY TABLE snowflake_migrate_copy (LIKE %s) ON COMMIT DROP', relation::regclass);
 	copy := to_regclass('pg_temp.snowflake_migrate_copy');
 	SELECT string_agg(format('DROP COLUMN IF EXISTS %I, DROP COLUMN IF EXISTS %I', h.new_name, h.old_name), ', ') AS drops,
@@ -2025,9 +1883,17 @@ BEGIN
 	EXECUTE 'ALTER TABLE pg_temp.snowflake_migrate_copy ' || s.types;
 	PERFORM snowflake_migrate.run(s.renames);
 	RETURN QUERY
-		SELECT 'index', substr(c.relname, 2)::oid, snowflake_migrate.index_tail(c.oid) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = copy
-		UNION ALL SELECT 'check', substr(c.conname, 2)::oid, pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.conrelid = copy AND c.contype = 'c'
-		UNION ALL SELECT 'statistics', substr(e.stxname, 2)::oid, snowflake_migrate.statistics_tail(e.oid, copy) FROM pg_statistic_ext AS e WHERE e.stxrelid = copy;
+		WITH printed (kind, oid, tail) AS (
+			SELECT 'index', substr(c.relname, 2)::oid, snowflake_migrate.index_tail(c.oid) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = copy
+			UNION ALL SELECT 'check', substr(c.conname, 2)::oid, pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.conrelid = copy AND c.contype = 'c'
+			UNION ALL SELECT 'statistics', substr(e.stxname, 2)::oid, snowflake_migrate.statistics_tail(e.oid, copy) FROM pg_statistic_ext AS e WHERE e.stxrelid = copy
+		)
+		SELECT o.kind, o.new_name, CASE o.kind
+				WHEN 'index' THEN format('CREATE %sINDEX CONCURRENTLY %I ON %s USING %s', CASE WHEN o.is_unique THEN 'UNIQUE ' END, o.new_name, relation::regclass, p.tail)
+				WHEN 'check' THEN p.tail
+				ELSE format('CREATE STATISTICS %I.%I%s FROM %s', n.nspname, o.new_name, p.tail, relation::regclass) END, o.is_valid
+			FROM snowflake_migrate.built_objects(relation) AS o JOIN printed AS p ON p.kind = o.kind AND p.oid = o.oid
+				JOIN pg_class AS c ON c.oid = relation JOIN pg_namespace AS n ON n.oid = c.relnamespace;
 	DROP TABLE pg_temp.snowflake_migrate_copy;
 END
 $$;
@@ -2041,19 +1907,19 @@ AS $$
 			LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = relation AND s.attnum = k.num
 $$;
 
--- Foreign keys that change.  before: made before the swap.  Otherwise they are added by the
--- swap without a look at the rows that are there, which are checked afterwards: where the key
--- of a partitioned table is, where a SET DEFAULT would find the new column first, and where the
--- key that is referenced is made by the swap.
+-- Foreign keys that change.  before: made before the swap.  The swap adds the others without a check of the
+-- rows, which follows: if a SET DEFAULT would find the new column too early, or the swap makes the key that
+-- is referenced.  It also adds that of a partitioned table, whose partitions have it by then (is_inherited),
+-- so that it reads no rows.
 CREATE FUNCTION snowflake_migrate.changed_foreign_keys()
-	RETURNS TABLE (oid oid, relid oid, referenced oid, name name, definition text, is_valid boolean, before boolean)
+	RETURNS TABLE (oid oid, relid oid, referenced oid, name name, definition text, is_valid boolean, before boolean, is_inherited boolean)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT f.oid, f.conrelid, f.confrelid, f.conname, pg_get_constraintdef(f.oid), f.convalidated,
-			r.relkind <> 'p' AND f.confdeltype <> 'd' AND f.confupdtype <> 'd' AND (SELECT count(*) FROM unnest(f.confdelsetcols)) = 0
-				AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indexrelid = f.conindid AND i.indisexclusion)
-		FROM snowflake_migrate.foreign_keys(snowflake_migrate.shadow_keys()) AS f JOIN pg_class AS r ON r.oid = f.conrelid
-		WHERE f.conparentid = 0 ORDER BY f.oid
+	SELECT f.oid, f.conrelid, f.confrelid, f.conname, pg_get_constraintdef(f.oid), f.convalidated, b.before, f.conparentid <> 0
+		FROM snowflake_migrate.foreign_keys(snowflake_migrate.shadow_keys()) AS f JOIN pg_class AS r ON r.oid = f.conrelid LEFT JOIN pg_constraint AS p ON p.oid = f.conparentid,
+			LATERAL (SELECT r.relkind <> 'p' AND f.confdeltype <> 'd' AND f.confupdtype <> 'd' AND (SELECT count(*) FROM unnest(f.confdelsetcols)) = 0
+				AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indexrelid = f.conindid AND i.indisexclusion)) AS b (before)
+		WHERE f.conparentid = 0 OR p.confrelid = f.confrelid AND b.before ORDER BY f.conparentid = 0, f.oid
 $$;
 
 -- One of them for the new columns: what follows its name
@@ -2067,76 +1933,57 @@ AS $$
 		FROM pg_constraint AS f WHERE f.oid = constraint_id
 $$;
 
--- What makes indexes and constraints for the new columns, each to be run by itself, with
--- \gexec: CREATE INDEX CONCURRENTLY runs in no function.  What is there already is left out.
+-- Statements that make what the new columns lack.  Each runs by itself, with \gexec: CREATE INDEX
+-- CONCURRENTLY runs in no function.
 CREATE FUNCTION snowflake_migrate.build() RETURNS SETOF text
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-	r record;
 	b record;
-	indexes text[] := '{}';
-	checks text[] := '{}';
-	others text[] := '{}';
 BEGIN
 	PERFORM snowflake_migrate.take('filled');
-	FOR r IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM snowflake_migrate.shadows() AS s
-			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind = 'r' ORDER BY 2 LOOP
-		CONTINUE WHEN NOT EXISTS (SELECT FROM snowflake_migrate.built_objects(r.relid) AS o WHERE NOT o.is_built);
-		FOR b IN SELECT o.*, d.tail AS new_tail FROM snowflake_migrate.for_new_columns(r.relid) AS d JOIN snowflake_migrate.built_objects(r.relid) AS o ON o.kind = d.kind AND o.oid = d.oid
-				ORDER BY o.oid LOOP
-			CASE b.kind
-				WHEN 'index' THEN
-					-- one that was interrupted is there, but not valid
-					IF EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = r.nspname AND c.relname = b.new_name) THEN
-						indexes := indexes || format('DROP INDEX CONCURRENTLY %I.%I', r.nspname, b.new_name);
-					END IF;
-					indexes := indexes || format('CREATE %sINDEX CONCURRENTLY %I ON %s USING %s', CASE WHEN b.is_unique THEN 'UNIQUE ' END, b.new_name, r.name, b.new_tail);
-				WHEN 'check' THEN
-					IF NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conrelid = r.relid AND c.conname = b.new_name) THEN
-						checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', r.name, b.new_name, replace(b.new_tail, ' NOT VALID', ''));
-					END IF;
-					IF b.is_valid THEN
-						checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', r.name, b.new_name);
-					END IF;
-				ELSE
-					others := others || format('CREATE STATISTICS %I.%I%s FROM %s', r.nspname, b.new_name, b.new_tail, r.name);
-			END CASE;
-		END LOOP;
-	END LOOP;
-	-- NOT NULL, proven in advance
-	FOR b IN SELECT s.relid::regclass AS relation, s.new_name, s.old_name, n.convalidated
-			FROM snowflake_migrate.shadows() AS s LEFT JOIN pg_constraint AS n ON n.conrelid = s.relid AND n.conname = s.old_name
-			WHERE s.relid = s.top AND s.is_not_null AND n.convalidated IS NOT TRUE ORDER BY 1, 2 LOOP
-		IF b.convalidated IS NULL THEN
-			checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', b.relation, b.old_name, b.new_name);
-		END IF;
-		checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.old_name);
-	END LOOP;
-	FOR b IN SELECT k.*, k.relid::regclass AS relation, m AS new_name, n.oid AS new_oid, n.convalidated AS new_is_valid
-			FROM snowflake_migrate.changed_foreign_keys() AS k CROSS JOIN snowflake_migrate.new_name(k.name) AS m
-				LEFT JOIN pg_constraint AS n ON n.conrelid = k.relid AND n.conname = m
-			WHERE k.before ORDER BY k.oid LOOP
-		IF b.new_oid IS NULL THEN
-			others := others || format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', b.relation, b.new_name,
-				snowflake_migrate.new_foreign_key(b.oid), CASE WHEN b.definition LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END);
-		END IF;
-		IF b.is_valid AND b.new_is_valid IS NOT TRUE THEN
-			others := others || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.new_name);
+	FOR b IN
+		WITH wanted AS MATERIALIZED (
+			SELECT s.relid, d.* FROM (SELECT DISTINCT h.relid FROM snowflake_migrate.shadows() AS h) AS s JOIN pg_class AS c ON c.oid = s.relid AND c.relkind = 'r',
+				snowflake_migrate.for_new_columns(s.relid) AS d
+			-- NOT NULL is proven in advance
+			UNION ALL SELECT s.relid, 'check', s.old_name, format('CHECK (%I IS NOT NULL)', s.new_name), true
+				FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top AND s.is_not_null
+			UNION ALL SELECT k.relid, 'foreign key', snowflake_migrate.new_name(k.name), snowflake_migrate.new_foreign_key(k.oid), k.is_valid
+				FROM snowflake_migrate.changed_foreign_keys() AS k WHERE k.before
+		)
+		SELECT w.*, w.relid::regclass AS relation, format('%I.%I', s.nspname, w.name) AS index_name, n.oid AS constraint_id
+			FROM wanted AS w JOIN pg_class AS c ON c.oid = w.relid JOIN pg_namespace AS s ON s.oid = c.relnamespace
+				LEFT JOIN pg_constraint AS n ON n.conrelid = w.relid AND n.conname = w.name
+			WHERE w.kind IN ('index', 'statistics') OR n.oid IS NULL OR w.is_valid AND NOT n.convalidated
+			ORDER BY array_position(ARRAY['index', 'check', 'statistics', 'foreign key'], w.kind), w.relid, w.name LOOP
+		IF b.kind IN ('index', 'statistics') THEN
+			-- an interrupted index is there, but not valid
+			IF b.kind = 'index' AND to_regclass(b.index_name) IS NOT NULL THEN
+				RETURN NEXT 'DROP INDEX CONCURRENTLY ' || b.index_name;
+			END IF;
+			RETURN NEXT b.definition;
+		ELSE
+			IF b.constraint_id IS NULL THEN
+				RETURN NEXT format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', b.relation, b.name, replace(b.definition, ' NOT VALID', ''),
+					CASE WHEN b.definition LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END);
+			END IF;
+			IF b.is_valid THEN
+				RETURN NEXT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.name);
+			END IF;
 		END IF;
 	END LOOP;
-	IF indexes || checks || others <> '{}' THEN
-		RETURN QUERY SELECT * FROM unnest(indexes || checks || others
-			|| ARRAY(SELECT DISTINCT 'ANALYZE ' || s.relid::regclass FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.relid WHERE NOT c.relispartition ORDER BY 1));
+	IF FOUND THEN
+		RETURN QUERY SELECT DISTINCT 'ANALYZE ' || s.relid::regclass FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.relid
+			WHERE NOT c.relispartition ORDER BY 1;
 	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.build() IS 'statements that make indexes and constraints for the new columns, for \gexec';
 
--- The swap, as statements.  before: those that run under locks that readers and writers do not
--- wait for; swap: those that do not; undo: what undo() would run after it; after: what is left
--- until it has committed.  All of it is written before the tables are locked against readers,
--- and names objects as they are called when it runs.
+-- The swap, as statements.  before: they run under locks that keep out neither readers nor writers; swap:
+-- under locks that do; undo: undo() runs them; after: they run when the swap has committed.  Names are those
+-- that objects have when a statement runs.
 CREATE FUNCTION snowflake_migrate.swap_steps() RETURNS TABLE (kind text, statement text)
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -2147,10 +1994,11 @@ DECLARE
 	hanging constant snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
 	keys snowflake_migrate.key_column[];
 	old_constraints oid[];
+	children oid[];
 	t record;
 	b record;
 BEGIN
-	-- from the swap on the old columns are kept, as far as they can hold the numbers
+	-- from now on the trigger keeps the old columns, as far as they can hold the numbers
 	RETURN QUERY SELECT 'before', snowflake_migrate.sync_function(s.top, string_agg(format(CASE
 				WHEN s.old_type IN ('bigint', 'bigint[]') THEN E'\tNEW.%1$I := NEW.%2$I;\n'
 				WHEN s.old_type LIKE '%[]' THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;\n'
@@ -2168,16 +2016,15 @@ BEGIN
 		RETURN QUERY VALUES ('swap', snowflake_migrate.check_statement(keys));
 	END IF;
 	RETURN QUERY VALUES ('swap', 'SET LOCAL check_function_bodies = off');
-	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.removing(hanging) AS s;
+	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.of_hanging(hanging, 'drops') AS s;
 
-	-- the old constraints go, foreign keys first, and come back with undo()
+	-- foreign keys and checks go first, keys with the columns' names; undo() brings them back
 	old_constraints := ARRAY(SELECT c.oid FROM pg_constraint AS c
 		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal
 			AND EXISTS (SELECT FROM unnest(shadows) AS s WHERE s.new_type IS NOT NULL AND s.relid = c.conrelid AND s.attnum = ANY (c.conkey)) ORDER BY c.oid);
-	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', k.relid::regclass, string_agg(format('DROP CONSTRAINT %I', k.name), ', '))
-		FROM snowflake_migrate.changed_foreign_keys() AS k GROUP BY k.relid;
 	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', a.relid::regclass, string_agg(a.action, ', ' ORDER BY a.place, a.action))
-		FROM (SELECT c.conrelid AS relid, 1 AS place, format('DROP CONSTRAINT %I', c.conname) AS action FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o
+		FROM (SELECT k.relid, 1 AS place, format('DROP CONSTRAINT %I', k.name) AS action FROM snowflake_migrate.changed_foreign_keys() AS k WHERE NOT k.is_inherited
+			UNION ALL SELECT c.conrelid, 1, format('DROP CONSTRAINT %I', c.conname) FROM pg_constraint AS c WHERE c.oid = ANY (old_constraints) AND c.contype = 'c'
 			UNION ALL SELECT s.relid, u.place, u.action FROM unnest(tops) AS s, LATERAL (VALUES
 				(2, CASE WHEN s.identity <> '' THEN format('ALTER COLUMN %I DROP IDENTITY', s.name) END),
 				(3, CASE WHEN s.old_default IS NOT NULL THEN format('ALTER COLUMN %I DROP DEFAULT', s.name) END),
@@ -2186,30 +2033,36 @@ BEGIN
 					ELSE format('ADD CONSTRAINT %I NOT NULL %I', snowflake_migrate.new_name(s.not_null), s.new_name) END)) AS u (place, action)
 				WHERE u.action IS NOT NULL) AS a
 		GROUP BY a.relid ORDER BY a.relid;
-	-- a column of the replica identity has to be NOT NULL, until the new index takes over
+	-- DROP NOT NULL of a parent's column needs the keys of children to be gone
+	children := ARRAY(SELECT s.relid FROM unnest(shadows) AS s WHERE s.relid <> s.top);
+	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', c.conrelid::regclass, string_agg(format('DROP CONSTRAINT %I', c.conname), ', ')) FROM pg_constraint AS c
+		WHERE c.oid = ANY (old_constraints) AND c.contype <> 'c' AND c.conrelid = ANY (children) GROUP BY c.conrelid;
+	-- a column of the replica identity has to be NOT NULL until the new index takes over
 	RETURN QUERY SELECT DISTINCT 'swap', format('ALTER TABLE %s REPLICA IDENTITY NOTHING', i.indrelid::regclass)
 		FROM unnest(shadows) AS s JOIN pg_index AS i ON i.indrelid = s.relid AND i.indisreplident AND s.attnum = ANY (i.indkey) WHERE s.new_type IS NOT NULL;
 
-	-- the columns, and with them what is built: a table at a time, children after their parents
+	-- a table at a time, children after their parents
 	FOR t IN SELECT s.relid, s.relid::regclass AS name, n.nspname, bool_or(s.relid = s.top) AS is_top FROM unnest(shadows) AS s
 			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace GROUP BY s.relid, n.nspname ORDER BY 4 DESC, 2 LOOP
 		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME COLUMN %I TO %I', t.name, u.old, u.new)
 			FROM unnest(tops) AS s, LATERAL (VALUES (1, s.name, s.old_name), (2, s.new_name, s.name)) AS u (place, old, new)
 			WHERE s.relid = t.relid AND s.new_type IS NOT NULL ORDER BY s.name, u.place;
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(u.action, ', '))
-			FROM (SELECT u.action FROM unnest(tops) AS s, LATERAL (VALUES
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(u.action, ', ' ORDER BY u.place))
+			FROM (SELECT 1 AS place, format('DROP CONSTRAINT %I', c.conname) AS action FROM pg_constraint AS c
+				WHERE c.oid = ANY (old_constraints) AND c.contype <> 'c' AND c.conrelid = t.relid AND t.relid <> ALL (children)
+			UNION ALL SELECT 2, u.action FROM unnest(tops) AS s, LATERAL (VALUES
 					(CASE WHEN s.is_not_null AND s.new_type IS NOT NULL THEN format('ALTER COLUMN %I DROP NOT NULL, DROP CONSTRAINT %I', s.old_name, s.old_name) END),
 					(CASE WHEN s.role = 'key' THEN format('ALTER COLUMN %I SET DEFAULT %s', s.name, mints)
 						WHEN s.old_default IS NOT NULL THEN format('ALTER COLUMN %I SET DEFAULT (%s)::%s', s.name, s.old_default, s.new_type) END)) AS u (action)
 				WHERE s.relid = t.relid AND u.action IS NOT NULL
-			UNION ALL SELECT format('ADD CONSTRAINT %I %s USING INDEX %I%s%s', o.name, CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, o.new_name,
+			UNION ALL SELECT 3, format('ADD CONSTRAINT %I %s USING INDEX %I%s%s', o.name, CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, o.new_name,
 					CASE WHEN c.condeferrable THEN ' DEFERRABLE' END, CASE WHEN c.condeferred THEN ' INITIALLY DEFERRED' END)
 				FROM snowflake_migrate.built_objects(t.relid) AS o JOIN pg_constraint AS c ON c.oid = o.constraint_id WHERE o.kind = 'index') AS u
 			HAVING count(*) > 0;
 		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, snowflake_migrate.new_name(s.not_null), s.not_null)
 			FROM unnest(tops) AS s WHERE s.relid = t.relid AND s.new_type IS NOT NULL AND s.not_null IS NOT NULL;
 
-		-- back: whatever the old column had
+		-- undo() gives the old columns what they had
 		RETURN QUERY SELECT 'undo', u.action FROM unnest(tops) AS s, LATERAL (VALUES
 				(CASE WHEN s.new_type IS NULL THEN NULL WHEN s.not_null IS NOT NULL THEN format('ALTER TABLE %s ADD CONSTRAINT %I NOT NULL %I', t.name, s.not_null, s.name)
 					WHEN s.is_not_null THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, s.name) END),
@@ -2229,7 +2082,7 @@ BEGIN
 			RETURN QUERY SELECT 'undo', s FROM snowflake_migrate.grants('SEQUENCE ' || b.sequence, 's', b.relacl, b.relowner) AS s;
 		END LOOP;
 
-		-- indexes, checks and statistics change names with the old ones, which are kept
+		-- what is built takes the names of the old objects, of which undo() needs indexes and statistics
 		FOR b IN SELECT o.*, format('%I.%I', t.nspname, o.name) AS first, format('%I.%I', t.nspname, o.new_name) AS second, snowflake_migrate.old_name(o.name) AS old_name
 				FROM snowflake_migrate.built_objects(t.relid) AS o ORDER BY o.oid LOOP
 			IF b.kind = 'check' THEN
@@ -2247,10 +2100,10 @@ BEGIN
 
 	-- an exclusion constraint cannot be made in advance
 	RETURN QUERY SELECT u.kind, s FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o LEFT JOIN pg_index AS i ON i.indexrelid = c.conindid, (VALUES ('swap'), ('undo')) AS u (kind),
-			snowflake_migrate.constraint_statements(c.oid) WITH ORDINALITY AS s (s, place)
+			snowflake_migrate.creating('pg_constraint', c.oid) WITH ORDINALITY AS s (s, place)
 		WHERE i.indisexclusion OR u.kind = 'undo' OR s.s LIKE 'COMMENT ON %'
 		ORDER BY u.kind, c.oid, s.place;
-	FOR b IN SELECT k.*, k.relid::regclass AS relation, r.relkind FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_class AS r ON r.oid = k.relid ORDER BY k.oid LOOP
+	FOR b IN SELECT k.*, k.relid::regclass AS relation, r.relkind FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_class AS r ON r.oid = k.relid ORDER BY k.is_inherited DESC, k.oid LOOP
 		IF b.before THEN
 			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', b.relation, snowflake_migrate.new_name(b.name), b.name));
 		ELSE
@@ -2260,12 +2113,12 @@ BEGIN
 				RETURN QUERY VALUES ('after', format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.name));
 			END IF;
 		END IF;
-		RETURN QUERY SELECT u.kind, s FROM snowflake_migrate.constraint_statements(b.oid) WITH ORDINALITY AS s (s, place), (VALUES ('swap'), ('undo')) AS u (kind)
+		RETURN QUERY SELECT u.kind, s FROM snowflake_migrate.creating('pg_constraint', b.oid) WITH ORDINALITY AS s (s, place), (VALUES ('swap'), ('undo')) AS u (kind)
 			WHERE u.kind = 'undo' OR s.place > 1 ORDER BY u.kind, s.place;
 	END LOOP;
 
-	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.recreating(hanging) AS s;
-	RETURN QUERY SELECT 'after', s FROM snowflake_migrate.refreshing(hanging) AS s;
+	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.of_hanging(hanging, 'creates') AS s;
+	RETURN QUERY SELECT 'after', s FROM snowflake_migrate.of_hanging(hanging, 'late') AS s;
 END
 $$;
 
@@ -2274,11 +2127,10 @@ CREATE FUNCTION snowflake_migrate.swapped_tables() RETURNS oid[]
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT s.table_name::regclass::oid FROM snowflake_migrate.shadow AS s
-		UNION SELECT u FROM snowflake_migrate.changed_foreign_keys() AS k, unnest(ARRAY[k.relid, k.referenced]) AS u ORDER BY 1)
+		UNION SELECT u FROM snowflake_migrate.changed_foreign_keys() AS k, unnest(ARRAY[k.relid, k.referenced]) AS u WHERE NOT k.is_inherited ORDER BY 1)
 $$;
 
--- Lock them within some time in all, in which they wait: a lock that is waited for is one that
--- others wait behind.
+-- Lock tables within some time in all: others wait behind a lock that is waited for.
 CREATE FUNCTION snowflake_migrate.lock_tables(tables oid[], mode text, patience interval) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -2312,7 +2164,7 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run SELECT snowflake_migrate.build() \gexec';
 	END IF;
 	BEGIN
-		-- autovacuum and other DDL are waited for without harm to readers and writers
+		-- readers and writers do not wait while this waits for autovacuum and other DDL
 		tables := snowflake_migrate.swapped_tables();
 		PERFORM snowflake_migrate.lock_tables(tables, 'SHARE UPDATE EXCLUSIVE', '10 s');
 		SELECT array_agg(s.kind), array_agg(s.statement) INTO kinds, statements FROM snowflake_migrate.swap_steps() AS s;
@@ -2349,8 +2201,8 @@ BEGIN
 END
 $$;
 
--- Each attempt is a transaction, which has its locks within this time or lets go of them; what is
--- left when it has committed is a transaction for each statement.
+-- Each attempt is a transaction, which gives up if it does not have its locks in time; so is each statement
+-- that is left when it has committed.
 CREATE PROCEDURE snowflake_migrate.swap(patience interval DEFAULT '100 ms', attempts integer DEFAULT 100)
 	LANGUAGE plpgsql
 AS $$
@@ -2373,16 +2225,20 @@ COMMENT ON PROCEDURE snowflake_migrate.swap(interval, integer) IS 'swap the old 
 
 -- Back
 
--- Swap back, in one transaction, under the locks of the swap.  Fails if a row has a number that
--- the old column cannot hold.
-CREATE FUNCTION snowflake_migrate.undo_swap() RETURNS void
+-- Swap back, in one transaction, under the locks of the swap; false if nothing was swapped.  Fails if a row
+-- has a number that the old column cannot hold.
+CREATE FUNCTION snowflake_migrate.undo_swap() RETURNS boolean
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET check_function_bodies = off
 AS $$
 DECLARE
+	m snowflake_migrate.migration := snowflake_migrate.take('filling', 'filled', 'swapped');
 	hanging snowflake_migrate.hanging[];
 	c snowflake_migrate.shadow_column;
 	large bigint;
 BEGIN
+	IF m.state <> 'swapped' THEN
+		RETURN false;
+	END IF;
 	PERFORM snowflake_migrate.lock_tables(snowflake_migrate.swapped_tables(), 'ACCESS EXCLUSIVE', '1 h');
 	FOR c IN SELECT * FROM snowflake_migrate.shadows() AS h WHERE h.relid = h.top LOOP
 		EXECUTE format('SELECT count(*) FROM %s WHERE %I IS NULL AND %I IS NOT NULL', c.top::regclass, c.old_name, c.name) INTO large;
@@ -2393,18 +2249,20 @@ BEGIN
 		END IF;
 	END LOOP;
 	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
-	PERFORM snowflake_migrate.run(ARRAY(SELECT * FROM snowflake_migrate.removing(hanging)));
-	PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.relid::regclass, k.name) FROM snowflake_migrate.changed_foreign_keys() AS k));
+	PERFORM snowflake_migrate.run(ARRAY(SELECT * FROM snowflake_migrate.of_hanging(hanging, 'drops')));
+	PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.relid::regclass, k.name)
+		FROM snowflake_migrate.changed_foreign_keys() AS k WHERE NOT k.is_inherited));
 	PERFORM snowflake_migrate.drop_sync(t) FROM unnest(ARRAY(SELECT DISTINCT s.top FROM snowflake_migrate.shadows() AS s)) AS t;
 	PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s %s', s.top::regclass, string_agg(format('DROP COLUMN %I', s.name), ', '))
 			FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top GROUP BY s.top)
 		|| ARRAY(SELECT format('ALTER TABLE %s RENAME COLUMN %I TO %I', s.top::regclass, s.old_name, s.name)
 			FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top)
 		|| ARRAY(SELECT s.statement FROM snowflake_migrate.step AS s WHERE s.kind = 'undo' ORDER BY s.place)
-		|| ARRAY(SELECT * FROM snowflake_migrate.recreating(hanging))
+		|| ARRAY(SELECT * FROM snowflake_migrate.of_hanging(hanging, 'creates'))
 		|| ARRAY(SELECT * FROM snowflake_migrate.recompiling(snowflake_migrate.shadow_keys()))
-		|| ARRAY(SELECT * FROM snowflake_migrate.refreshing(hanging)));
+		|| ARRAY(SELECT * FROM snowflake_migrate.of_hanging(hanging, 'late')));
 	PERFORM snowflake_migrate.forget();
+	RETURN true;
 END
 $$;
 
@@ -2431,8 +2289,8 @@ BEGIN
 END
 $$;
 
--- The other columns of one table more are dropped: the new ones before the swap, the old ones
--- after it.  NULL when none is left, otherwise how long to wait.
+-- Drop the other columns of one more table: the new ones before the swap, the old ones after it.  Returns
+-- NULL when none is left, otherwise how long to wait.
 CREATE FUNCTION snowflake_migrate.drop_columns(VARIADIC states text[]) RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -2459,7 +2317,7 @@ BEGIN
 		END IF;
 		PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname) FROM pg_constraint AS f
 				WHERE NOT swapped AND f.contype = 'f' AND f.confrelid = t.relid AND f.confkey && t.attnums)
-			-- a sequence that something else uses stays
+			-- a sequence stays if something else uses it
 			|| ARRAY(SELECT format('ALTER SEQUENCE %s OWNED BY NONE', d.objid::regclass) FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
 				WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.relid AND d.refobjsubid = ANY (t.attnums) AND d.deptype = 'a'
 					AND EXISTS (SELECT FROM pg_depend AS e WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = d.objid AND e.deptype <> 'i')));
@@ -2472,26 +2330,12 @@ BEGIN
 END
 $$;
 
--- Whether undo() has done with it: it swaps back in one transaction
-CREATE FUNCTION snowflake_migrate.undo_if_swapped() RETURNS boolean
-	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	m snowflake_migrate.migration := snowflake_migrate.take('filling', 'filled', 'swapped');
-BEGIN
-	IF m.state = 'swapped' THEN
-		PERFORM snowflake_migrate.undo_swap();
-	END IF;
-	RETURN m.state = 'swapped';
-END
-$$;
-
 -- Before the swap, a transaction for each table; after it, a single one.
 CREATE PROCEDURE snowflake_migrate.undo()
 	LANGUAGE plpgsql
 AS $$
 BEGIN
-	IF NOT snowflake_migrate.undo_if_swapped() THEN
+	IF NOT snowflake_migrate.undo_swap() THEN
 		CALL snowflake_migrate.repeat('SELECT snowflake_migrate.drop_columns(''filling'', ''filled'')');
 	END IF;
 END
@@ -2548,10 +2392,7 @@ DECLARE
 	l record;
 	known text;
 BEGIN
-	SELECT * INTO STRICT t FROM snowflake_migrate.resolve(target);
-	IF t.attname IS NULL THEN
-		RAISE EXCEPTION '"%" is not a column', target USING ERRCODE = 'invalid_parameter_value', HINT = 'Name the column that takes the IDs, as schema.table.column.';
-	END IF;
+	SELECT * INTO STRICT t FROM snowflake_migrate.resolve(target, true);
 	EXECUTE format('SELECT s.node, y.epoch, y.nodes FROM %1$s.snowflake_status AS s, %1$s.snowflake_layout() AS y', home) INTO l;
 	IF node IS NULL OR node NOT BETWEEN 0 AND l.nodes - 1 THEN
 		RAISE EXCEPTION 'node ID % is not between 0 and %', node, l.nodes - 1 USING ERRCODE = 'invalid_parameter_value';
@@ -2577,8 +2418,8 @@ BEGIN
 END
 $$;
 
--- The rows with the earliest times that have no ID.  Each takes the first place of its tick
--- or the place after the row before it, whichever is later, so a tick may have any number.
+-- Give IDs to the rows with the earliest times that have none.  Each takes the first place of its tick, or
+-- the place after the row before it if that is later, so a tick may have any number of rows.
 CREATE FUNCTION snowflake_migrate.backfill_batch(target text, time_column name, node integer, batch integer, load float8, max_lag interval) RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -2633,7 +2474,7 @@ $$;
 COMMENT ON PROCEDURE snowflake_migrate.backfill(text, name, integer, integer, float8, interval) IS
 	'give rows without an ID one by their time, in batches; the same call goes on after an interruption';
 
--- References to a key that is replaced follow to the new one, some blocks at a time
+-- References follow to a new key, some blocks at a time
 CREATE FUNCTION snowflake_migrate.reference_batch(reference text, old_reference name, key text, old_key name, first_block bigint, batch integer) RETURNS bigint
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -2642,11 +2483,8 @@ DECLARE
 	k record;
 	last_block bigint;
 BEGIN
-	SELECT * INTO STRICT r FROM snowflake_migrate.resolve(reference);
-	SELECT * INTO STRICT k FROM snowflake_migrate.resolve(key);
-	IF r.attname IS NULL OR k.attname IS NULL THEN
-		RAISE EXCEPTION 'the reference and the key must be columns' USING ERRCODE = 'invalid_parameter_value', HINT = 'Name them as schema.table.column.';
-	END IF;
+	SELECT * INTO STRICT r FROM snowflake_migrate.resolve(reference, true);
+	SELECT * INTO STRICT k FROM snowflake_migrate.resolve(key, true);
 	IF (SELECT c.relkind FROM pg_class AS c WHERE c.oid = r.relid) <> 'r' THEN
 		RAISE EXCEPTION 'table % is partitioned', r.relid::regclass USING ERRCODE = 'wrong_object_type', HINT = 'Call it for each partition.';
 	END IF;
