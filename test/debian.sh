@@ -118,7 +118,7 @@ make_system()
 	while read -r option; do
 		options+=("--aptopt=$option")
 	done < <(apt-config dump | grep -E '^Acquire::https?::[^ ]+ ".+"')
-	timeout --foreground 900 mmdebstrap --mode=root --variant=apt --format=directory \
+	timeout --foreground 3600 mmdebstrap --mode=root --variant=apt --format=directory \
 		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" "$@" \
 		--include="${packages// /,}" "${suites%% *}" "$dir" "${sources[@]}" </dev/null
 }
