@@ -22,7 +22,8 @@ use FindBin;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest ();
 
-our @EXPORT = qw(build catalog conf difference load_depot new_depot run_file unexplained widened);
+our @EXPORT =
+  qw(build catalog conf contents difference load_depot new_depot run_file unexplained widened);
 
 my $directory = "$FindBin::RealBin/../migrate";
 
@@ -62,15 +63,15 @@ sub run_file
 	return ($stdout, $stderr);
 }
 
-# The application in a database of its own, named depot; new_depot() copies that.  It has ten
-# times as many rows with SNOWFLAKE_TEST_LONG=1.
+# The application in a database of its own, named depot; new_depot() copies that.  With
+# SNOWFLAKE_TEST_LONG=1 it has ten times as many rows, unless the size is given.
 sub load_depot
 {
-	my ($node) = @_;
+	my ($node, $size) = @_;
 
+	$size //= $ENV{SNOWFLAKE_TEST_LONG} ? 10 : 1;
 	$node->safe_psql('postgres', 'CREATE DATABASE depot');
-	my (undef, $stderr) =
-	  run_file($node, 'depot', 'depot.sql', $ENV{SNOWFLAKE_TEST_LONG} ? ('-v', 'size=10') : ());
+	my (undef, $stderr) = run_file($node, 'depot', 'depot.sql', '-v', "size=$size");
 	die $stderr if $stderr ne '';
 	$node->safe_psql('depot', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_migrate');
 	return;
@@ -82,6 +83,23 @@ sub new_depot
 
 	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE depot");
 	return $name;
+}
+
+# Rows, and how many there are of those that triggers and rules write
+sub contents
+{
+	my ($node, $dbname) = @_;
+
+	return SnowflakeTest::query(
+		$node, q{SELECT
+		(SELECT md5(string_agg((id, customer_id, address_id, sold_by, status, number)::text, ' ' ORDER BY id)) FROM app.orders),
+		(SELECT md5(string_agg((id, order_id, line_no, product_id, price)::text, ' ' ORDER BY id)) FROM app.order_items),
+		(SELECT md5(string_agg((id, order_id, customer_id, amount)::text, ' ' ORDER BY id)) FROM billing.invoices),
+		(SELECT md5(string_agg((id, user_id, order_id, payload)::text, ' ' ORDER BY id)) FROM app.events),
+		(SELECT md5(string_agg((tableoid::regclass, id, owner_id, title)::text, ' ' ORDER BY tableoid::regclass::text, id)) FROM app.documents),
+		(SELECT md5(string_agg((product_id, sold, last_order)::text, ' ' ORDER BY product_id)) FROM app.sales_by_product),
+		(SELECT count(*) FROM app.audit_log), (SELECT count(*) FROM app.orders_history), (SELECT count(*) FROM app.jobs),
+		(SELECT count(*) FROM app.closings)}, dbname => $dbname);
 }
 
 # Run build()'s statements one by one; returns their errors.

@@ -66,12 +66,7 @@ my (undef, $error) = run_file($node, 'depot', 'mend.sql');
 is($error, '', 'the application is mended first');
 query($node, 'ANALYZE', dbname => 'depot');
 my $before = catalog($node, 'depot');
-my $rows =
-  q{SELECT (SELECT md5(string_agg((o.id, o.customer_id, o.status)::text, ' ' ORDER BY o.id)) FROM app.orders o),
-	(SELECT md5(string_agg((i.id, i.order_id)::text, ' ' ORDER BY i.id)) FROM billing.invoices i),
-	(SELECT md5(string_agg((e.id, e.order_id, e.user_id)::text, ' ' ORDER BY e.id)) FROM app.events e),
-	(SELECT count(*) FROM app.audit_log), (SELECT count(*) FROM app.orders_history), (SELECT count(*) FROM app.jobs)};
-my $had = query($node, $rows, dbname => 'depot');
+my $had = contents($node, 'depot');
 
 # All keys, under load
 
@@ -173,7 +168,7 @@ is( unexplained(
 	'nothing of the catalogs is lost');
 
 # What the swap does while it has its locks: statements that change catalogs.  It scans rows
-# for an exclusion constraint, and for the foreign key of a partitioned table.
+# for an exclusion constraint.
 
 my $quiet = new_depot($node, 'quiet');
 query($node, $fill, dbname => $quiet);
@@ -196,22 +191,19 @@ is( join(
 		} @steps),
 	'',
 	'of kinds that do not read rows');
-like(
-	query(
+is( query(
 		$node, q{
 	BEGIN;
 	SELECT snowflake_migrate.swap_once('1 h');
-	SELECT string_agg(DISTINCT regexp_replace(relname, '_\d+$', ''), ' ' ORDER BY regexp_replace(relname, '_\d+$', ''))
-		FROM pg_stat_xact_user_tables WHERE schemaname IN ('app', 'billing') AND seq_tup_read > 0;
+	SELECT string_agg(DISTINCT relname, ' ' ORDER BY relname) FROM pg_stat_xact_user_tables WHERE schemaname IN ('app', 'billing') AND seq_tup_read > 0;
 	COMMIT}, dbname => $quiet),
-	qr/^t\nevents (?:orders )?product_prices users$/,    # orders by its index, once it is vacuumed
-	'and reads those of few tables');
+	"t\nproduct_prices",
+	'and reads those of one table');
 query($node, 'CALL snowflake_migrate.swap()', dbname => $quiet);
-is(query($node, $rows, dbname => $quiet),
-	$had, 'no row is changed, and no trigger of the application has fired');
+is(contents($node, $quiet), $had, 'no row is changed, and no trigger of the application has fired');
 query($node, q{CALL snowflake_migrate.undo()}, dbname => $quiet);
 is(difference($before, catalog($node, $quiet)), '', 'undone: the schema is as it was');
-is(query($node, $rows, dbname => $quiet), $had, 'and so are the rows');
+is(contents($node, $quiet), $had, 'and so are the rows');
 is( query(
 		$node,
 		q{INSERT INTO app.customers (tenant_id, name) VALUES (1, 'new') RETURNING id = (SELECT max(id) + 1 FROM app.customers)},

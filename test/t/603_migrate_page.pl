@@ -13,8 +13,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
-my $node = new_node('main',
-	conf => "wal_level = logical\nmax_locks_per_transaction = 256\ntimezone = 'UTC'");
+my $node = new_node('main', conf => conf());
 
 cmp_ok(scalar(split ' ', $document), '<=', 1500, 'the page is short');
 $node->start;
