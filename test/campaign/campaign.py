@@ -19,10 +19,11 @@ import psycopg2
 
 import clients
 import results
+from check import History
 from servers import Down, busy
-from verdict import Verdict, read_calls
 
 NO_MINT_LIMIT_S = 90
+SHOWN = 10              # of IDs that are wrong
 # Once a fault is over, that is, a server serves and its clock is right, how long it may take until the next ID: at the
 # median of all faults, and after each.  A busy machine has as much more as it has processes for a processor.
 MEDIAN_BOUND_S = 0.3
@@ -112,14 +113,13 @@ class Campaign:
         except Exception as error:      # the verdict on what was recorded is still wanted
             traceback.print_exc()
             broken = repr(error)
-        until = time.monotonic_ns()
         broken = self.end() or broken
         with open(self.site.path('events.jsonl'), 'w', encoding='utf-8') as file:
             file.writelines(json.dumps(event, default=str) + '\n' for event in self.events)
         if self.interrupted:
             broken = broken or 'interrupted'
         self.check(f'it ran to its end: {broken or "yes"}', not broken)
-        self.report(time.monotonic() - began, until)
+        self.report(time.monotonic() - began)
         print(f'{self.passed} passed, {len(self.failed)} failed', flush=True)
         return 1 if self.failed else 0
 
@@ -259,32 +259,50 @@ class Campaign:
         """The line of a place: calls of one line ascend, whatever their sessions."""
         return 0
 
-    def wait_of(self, event, first):
-        """The seconds until the next ID after a fault; None if there was none."""
-        return None if first is None else first / 1e9
+    def wait_of(self, event, wait):
+        """The seconds until the next ID after a fault, of nanoseconds; None if there was none."""
+        return None if wait is None else wait / 1e9
 
-    def report(self, seconds, until):
-        verdict = Verdict(sorted(glob.glob(self.site.path('client*.ids'))), self.places, self.line_of)
-        verdict.judge()
+    def history(self):
+        """All that was received, and the faults that were applied."""
+        history = History()
+        for path in sorted(glob.glob(self.site.path('client*.ids'))):
+            for session, asked, got, _, place, ids in clients.read_calls(path):
+                history.add((f'line{self.line_of(place)}', session, asked, got), ids)
+        history.faults = [(event['kind'], event['at'], event['over']) for event in self.over()]
+        return history
+
+    def over(self):
+        return [event for event in self.events if event['applied'] and 'over' in event]
+
+    def waits(self, history):
+        """Pairs of a fault and the seconds until the next ID, or None."""
+        return [(event, self.wait_of(event, wait)) for event, (_, wait) in zip(self.over(), history.until_next())]
+
+    def show(self, ids):
+        """Who received these."""
+        shown = set(sorted(ids)[:SHOWN])
+        for path in glob.glob(self.site.path('client*.ids')):
+            for session, _, got, kind, place, received in clients.read_calls(path):
+                for one in shown.intersection(received):
+                    print(f'  {one}: session {session}, {self.places[place]}, {clients.KINDS[kind]}, {self.fault_at(got)}')
+
+    def report(self, seconds):
+        history = self.history()
         if self.options.history:
-            self.write_history()
-        waits = [(event, gap / 1e9, self.wait_of(event, first)) for event, gap, first in verdict.waits(self.events, until)]
-        print('\nlongest without an ID, and until the next ID once it was over')
-        for kind in sorted({event['kind'] for event, _, _ in waits}):
-            some = [(gap, wait) for event, gap, wait in waits if event['kind'] == kind]
-            print(f'  {kind:42} {len(some):4} {max(gap for gap, _ in some):8.2f} s {max(wait or 0 for _, wait in some):8.3f} s')
-        print(f'IDs recorded: {verdict.ids} in {len(verdict.calls)} calls of {len(verdict.sessions)} sessions')
+            self.write_history(history)
+        waits = self.waits(history)
+        print('\nuntil the next ID once it was over')
+        for kind in sorted({event['kind'] for event, _ in waits}):
+            some = [wait or 0 for event, wait in waits if event['kind'] == kind]
+            print(f'  {kind:42} {len(some):4} {max(some):8.3f} s')
+        print(f'IDs recorded: {history.ids} in {len(history.calls)} calls')
         errors = self.errors_of_clients()
-        if verdict.duplicates:
-            first = verdict.first_duplicate()
-            print(f'the first ID that came twice did {first / 1e9 - self.began:.0f} s after the beginning, {self.fault_at(first)}')
-            for one, sources in verdict.duplicate_sources(self.fault_at).items():
-                print(f'  {one}', *sources, sep='\n    ')
-        for sample in verdict.session_samples + verdict.order_samples:
-            print(f'  {sample}')
-        self.check(f'{verdict.duplicates} duplicates', not verdict.duplicates)
-        self.check(f'{verdict.session_violations} order violations inside sessions', not verdict.session_violations)
-        self.check(f'{verdict.order_violations} order violations across sessions', not verdict.order_violations)
+        twice, in_sessions, in_lines = history.twice(), history.out_of_order_in_sessions(), history.out_of_order_in_lines()
+        self.show([*twice, *in_sessions, *in_lines])
+        self.check(f'{len(twice)} duplicates', not twice)
+        self.check(f'{len(in_sessions)} order violations inside sessions', not in_sessions)
+        self.check(f'{len(in_lines)} order violations across sessions', not in_lines)
         self.check(f'{errors.get("23505", 0)} unique violations met by clients', '23505' not in errors)
         self.check_more(errors)
         if self.boundless is not None:
@@ -292,10 +310,10 @@ class Campaign:
         if not self.options.only:
             faults, ids = (int(count * self.options.minutes) for count in self.least)
             self.check(f'{len(waits)} faults, at least {faults} make a campaign', len(waits) >= faults)
-            self.check(f'{verdict.ids} IDs, at least {ids} make a campaign', verdict.ids >= ids)
-        results.write(self, seconds=seconds, ids=verdict.ids, twice=verdict.duplicates + errors.get('23505', 0),
-                      disorder=verdict.session_violations + verdict.order_violations,
-                      waits=[wait for _, _, wait in waits if wait is not None], failed=self.failed)
+            self.check(f'{history.ids} IDs, at least {ids} make a campaign', history.ids >= ids)
+        results.write(self, seconds=seconds, ids=history.ids, twice=len(twice) + errors.get('23505', 0),
+                      disorder=len(in_sessions) + len(in_lines), waits=[wait for _, wait in waits if wait is not None],
+                      failed=self.failed)
 
     def check_more(self, errors):
         """What is checked besides.  errors: how many clients met, by SQLSTATE."""
@@ -315,8 +333,8 @@ class Campaign:
 
     def check_waits(self, waits):
         """Did the next ID come in time after each fault?"""
-        waits = [(event, BOUND_S * 100 if wait is None else wait) for event, _, wait in waits
-                 if 'over' in event and event['kind'] not in self.boundless]
+        waits = [(event, BOUND_S * 100 if wait is None else wait) for event, wait in waits
+                 if event['kind'] not in self.boundless]
         median = statistics.median(wait for _, wait in waits) if waits else 0
         load = statistics.median(event['busy'] for event, _ in waits) if waits else 1
         self.check(f'until the next ID: {median:.3f} s at the median of {len(waits)} faults, {load:.1f} processes for a processor',
@@ -326,14 +344,11 @@ class Campaign:
             print(f'  {wait:.3f} s, {event["busy"]:.1f} processes for a processor: {self.fault_at(event["over"])}')
         self.check(f'{len(late)} faults after which it took longer than {BOUND_S} s', not late)
 
-    def write_history(self):
-        """All that was received, in the form that doc/promises.md describes."""
+    def write_history(self, history):
+        """In the form that doc/promises.md describes."""
         with gzip.open(self.options.history, 'wt', compresslevel=1, encoding='ascii') as file:
-            file.write('# snowflake history 1\n# line\tsession\tasked\tgot\tid\n')
-            for path in sorted(glob.glob(self.site.path('client*.ids'))):
-                for session, asked, got, _, place, ids in read_calls(path):
-                    head = f'line{self.line_of(place)}\t{session}\t{asked}\t{got}\t'
-                    file.writelines(f'{head}{one}\n' for one in ids)
-            for event in self.events:
-                if event['applied'] and 'over' in event:
-                    file.write(f'!\t{event["kind"]}\t{event["at"]}\t{event["over"]}\n')
+            file.write('# snowflake history 1\n')
+            for call, ids in history.calls.items():
+                head = '\t'.join(map(str, call))
+                file.writelines(f'{head}\t{one}\n' for one in ids)
+            file.writelines(f'!\t{kind}\t{at}\t{over}\n' for kind, at, over in history.faults)

@@ -1,4 +1,4 @@
-"""Check a recorded history of IDs against what doc/promises.md promises.  It uses nothing of the campaigns.
+"""Check a recorded history of IDs against what doc/promises.md promises.  It uses nothing of the campaigns, which use it.
 
     python3 test/campaign/check.py HISTORY ...         text, or the same compressed by gzip; several are added up
 
@@ -13,6 +13,7 @@ import statistics
 import sys
 
 MAX_ID = (1 << 63) - 1
+SLICE = 1000000
 
 
 class Damaged(Exception):
@@ -20,12 +21,16 @@ class Damaged(Exception):
 
 
 class History:
-    def __init__(self, path):
+    """Calls and faults; those that a file has, if there is one.  Eight bytes an ID, and a tuple a call."""
+
+    def __init__(self, path=None):
         self.path = path
         self.calls = {}         # IDs in the order they were received in, by (line, session, asked, got)
         self.faults = []        # (kind, at, over)
         self.ids = 0
         self.outside = 0
+        if path is None:
+            return
         opener = gzip.open if path.endswith('.gz') else open
         with opener(path, 'rt', encoding='ascii') as file:
             if next(file, '').rstrip('\n') != '# snowflake history 1':
@@ -46,19 +51,26 @@ class History:
             raise Damaged(f'{self.path}, line {number}: {error}') from None
         if got < asked:
             raise Damaged(f'{self.path}, line {number}: it was got before it was asked for')
-        self.ids += 1
-        if not 0 <= one <= MAX_ID:
-            self.outside += 1
-            return
-        self.calls.setdefault((line, session, asked, got), array.array('q')).append(one)
+        self.add((line, session, asked, got), (one, ))
+
+    def add(self, call, ids):
+        self.ids += len(ids)
+        known = [one for one in ids if 0 <= one <= MAX_ID]
+        self.outside += len(ids) - len(known)
+        if known:
+            self.calls.setdefault(call, array.array('q')).extend(known)
 
     def twice(self):
-        """IDs that were received more than once, by whomever."""
-        every = array.array('q')
+        """IDs that were received more than once, by whomever: a slice of all at a time, so that little memory is enough."""
+        if not self.calls:
+            return []
+        low = min(map(min, self.calls.values()))
+        span = max(map(max, self.calls.values())) - low + 1
+        slices = [array.array('q') for _ in range(self.ids // SLICE + 1)]
         for ids in self.calls.values():
-            every.extend(ids)
-        every = sorted(every)
-        return [b for a, b in zip(every, every[1:]) if a == b]
+            for one in ids:
+                slices[(one - low) * len(slices) // span].append(one)
+        return [b for part in slices for a, b in itertools.pairwise(sorted(part)) if a == b]
 
     def out_of_order_in_sessions(self):
         """IDs of a session that are not larger than one it received before."""
@@ -86,11 +98,11 @@ class History:
         return found
 
     def until_next(self):
-        """For each fault: its kind, and the nanoseconds from its end to the first ID that was asked for since."""
+        """For each fault: its kind, and the nanoseconds from its end to the first ID that was asked for since, or None."""
         calls = sorted((asked, got) for _, _, asked, got in self.calls)
         first = list(itertools.accumulate((got for _, got in reversed(calls)), min))[::-1]
         found = ((kind, over, bisect.bisect_left(calls, (over,))) for kind, _, over in self.faults)
-        return [(kind, first[i] - over) for kind, over, i in found if i < len(first)]
+        return [(kind, first[i] - over if i < len(first) else None) for kind, over, i in found]
 
 
 def main(paths):
@@ -108,7 +120,8 @@ def main(paths):
             continue
         ids += history.ids
         for kind, wait in history.until_next():
-            waits.setdefault(kind, []).append(wait)
+            if wait is not None:
+                waits.setdefault(kind, []).append(wait)
         for what, found in (('IDs that came twice', history.twice()),
                             ('IDs out of order in a session', history.out_of_order_in_sessions()),
                             ('calls out of order in a line', history.out_of_order_in_lines()),

@@ -26,6 +26,16 @@ KINDS = ('insert', 'insert-many', 'rolled-back', 'committed', 'next', 'next-many
 HUNG_AFTER_S = 20
 
 
+def read_calls(path):
+    """Yield (session, start, end, kind, place, IDs) for each call of a file."""
+    with open(path, 'rb', buffering=1 << 20) as file:
+        while head := file.read(CALL.size):
+            session, count, start, end, kind, place = CALL.unpack(head)
+            ids = array.array('Q')
+            ids.fromfile(file, count)
+            yield session, start, end, kind, place, ids
+
+
 class Shared:
     """What a campaign tells some clients, and they tell it; every element has one writer."""
 
@@ -176,7 +186,6 @@ class Client:
         rows = cur.fetchall()
         end = time.monotonic_ns()
         ids = array.array('Q', [int(row[0]) for row in rows])
-        self.note_place(rows)
         self.file.write(CALL.pack(self.session, len(ids), start, end, kind, self.place))
         ids.tofile(self.file)
         newest = max(ids)
@@ -185,9 +194,6 @@ class Client:
         self.shared.ids[self.number] += len(ids)
         self.shared.last_start[self.number] = start
         self.due += len(ids) * self.seconds_per_id
-
-    def note_place(self, rows):
-        """Set self.place, if the answer says where it comes from."""
 
     def pace(self):
         """Hold the rate that was asked for, in a random rhythm; what a fault took is not made up for."""

@@ -123,7 +123,7 @@ class Fleet(Recovery, Campaign):
         self.site = Site(options)
         self.site.lease_s = options.lease
         self.site.url = self.url
-        self.coordinator = kind(self.site, min(options.members or kind.most_members, kind.most_members))
+        self.coordinator = kind(self.site, kind.most_members)
         self.proxy = network.Proxy(self.context, kind.kind, MEMBERS, self.coordinator.client_ports())
         self.ports = [self.proxy.ports(slot) for slot in range(MEMBERS)]
         # of clients; the first MEMBERS are the members'
@@ -138,7 +138,7 @@ class Fleet(Recovery, Campaign):
     def line_of(self, place):
         return place
 
-    def wait_of(self, event, first):
+    def wait_of(self, event, wait):
         return event.get('until_all_mint')
 
     def kinds(self):
@@ -592,7 +592,6 @@ class Fleet(Recovery, Campaign):
 def main():
     parser = Parser(minutes=2, rate=4000)
     parser.add_argument('--coordinator', choices=sorted(KINDS), default='etcd')
-    parser.add_argument('--members', type=int, help='of the coordinator: three if it can have several')
     parser.add_argument('--lease', type=int, default=min(math.ceil(LEASE_S * busy()), LONGEST_LEASE_S), help='in seconds')
     try:
         campaign = Fleet(parser.parse_args())

@@ -18,7 +18,6 @@ import psycopg2
 import results
 from campaign import Campaign, Parser
 from servers import Backup, Down, Server, Site, busy, wait_for
-from verdict import Verdict
 
 WRITERS = 16
 READERS = ('frontier', 'view', 'statement', 'subquery', 'each_row', 'generic_plan', 'sql_function', 'plpgsql',
@@ -244,7 +243,7 @@ class Frontier(Campaign):
 
     # --- the report
 
-    def report(self, seconds, until):
+    def report(self, seconds):
         print('  ' + ', '.join(f'{what} {count}' for what, count in sorted(self.counts.items())))
         print('  errors: ' + ', '.join(f'{what} {count}' for what, count in sorted(self.errors.items())))
         print(f'rows: {len(self.there)}')
@@ -252,13 +251,16 @@ class Frontier(Campaign):
         twice = self.errors.get('UniqueViolation', 0)
         self.check(f'{twice} unique violations', not twice)
         self.check(f'{self.counts.get("broken threads", 0)} broken threads', not self.counts.get('broken threads'))
-        verdict = Verdict([])
-        verdict.calls = self.calls
-        waits = list(verdict.waits(self.events, until))
+        waits = self.waits(self.history())
         self.check(f'{len(waits)} faults, {len(self.there)} rows', len(self.there) > 0 and
                    len(waits) >= int(self.least[0] * self.options.minutes))
         results.write(self, seconds=seconds, ids=len(self.there), twice=twice, disorder=wrong,
-                      waits=[first / 1e9 for _, _, first in waits if first is not None], failed=self.failed)
+                      waits=[wait for _, wait in waits if wait is not None], failed=self.failed)
+
+    def history(self):
+        history = super().history()
+        history.calls = {('line0', i, *call): () for i, call in enumerate(self.calls)}
+        return history
 
     def judge(self, reader):
         """Has it delivered each row once, in order, as far as it has come?"""

@@ -2,16 +2,14 @@
 
 Three nodes have one configuration, that of doc/fleet.md with other addresses, and lease their node IDs from Patroni's own
 etcd; all of it is on the loopback interface.  What a node has for itself, its name, ports and directories, is in its
-environment.  Faults make the primary change.  Most clients connect through a PgBouncer in transaction mode, which Patroni's
-callback points at the primary; the others have a list of hosts.  They may see the end of their server, but no error of the
-extension's.
+environment.  Faults make the primary change.  Clients have a list of hosts.  They may see the end of their server, but no
+error of the extension's.
 """
 
 import json
 import math
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,23 +22,17 @@ import yaml
 
 import clients
 from campaign import Campaign, Parser
+from coordinators import Etcd, free_ports
 from servers import Site, busy, proc_stat, query_once, read_pid, wait_for
 
 NODES = (1, 2, 3)
 CLIENTS = 6
-DIRECT_CLIENTS = 2                      # of these, without the pooler
 TTL_S = 20
 LEASE_S = 10
 MEND_AFTER_S = 20                       # a standby that does not follow for so long is copied again
 
-# What a client sees of its server's end, through PgBouncer too, and of a connection to one that is no primary any more
-SERVERS_END = ('57P01', '57P02', '57P03', '25006', '08001', '08006', '08P01', 'hung')
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+# What a client sees of its server's end, and of a connection to one that is no primary any more
+SERVERS_END = ('57P01', '57P02', '57P03', '25006', '08001', '08006', 'hung')
 
 
 def page_config():
@@ -48,54 +40,6 @@ def page_config():
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'doc', 'fleet.md')
     with open(page) as f:
         return yaml.safe_load(re.search('^```yaml\n(.*?)^```$', f.read(), re.M | re.S).group(1))
-
-
-class Pooler:
-    """PgBouncer.  Patroni calls a script of it whenever a node's role has changed."""
-
-    def __init__(self, work):
-        self.dir = os.path.join(work, 'pooler')
-        os.makedirs(self.dir)
-        self.port = free_port()
-        self.process = None
-        self.callback = f'/bin/bash {self.dir}/callback.sh'
-        with open(f'{self.dir}/pgbouncer.ini', 'w') as f:
-            f.write(f'''%include {self.dir}/databases.ini
-[pgbouncer]
-unix_socket_dir = {self.dir}
-listen_port = {self.port}
-pidfile = {self.dir}/pid
-auth_type = any
-pool_mode = transaction
-default_pool_size = 10
-server_connect_timeout = 2
-server_login_retry = 0.2
-query_wait_timeout = 5
-log_connections = 0
-log_disconnections = 0
-''')
-        # Patroni adds the action, the role and the cluster; the port of the node is in its environment
-        with open(f'{self.dir}/callback.sh', 'w') as f:
-            f.write(f'''case $2 in master|primary) ;; *) exit 0 ;; esac
-echo "[databases]
-postgres = host={work} port=$TRIAL_PORT user=postgres" >{self.dir}/databases.$$
-mv {self.dir}/databases.$$ {self.dir}/databases.ini
-kill -HUP "$(cat {self.dir}/pid)"
-''')
-
-    def start(self, port):
-        with open(f'{self.dir}/databases.ini', 'w') as f:
-            f.write(f'[databases]\npostgres = host={os.path.dirname(self.dir)} port={port} user=postgres\n')
-        program = shutil.which('pgbouncer', path=f'{os.environ["PATH"]}:/usr/sbin')
-        with open(f'{self.dir}/log', 'w') as log:
-            self.process = subprocess.Popen([program, f'{self.dir}/pgbouncer.ini'], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True)
-        wait_for(lambda: os.path.exists(f'{self.dir}/pid'), 20, 'PgBouncer does not start')
-
-    def connect(self):
-        conn = psycopg2.connect(host=self.dir, port=self.port, user='postgres', dbname='postgres')
-        conn.autocommit = True
-        return conn
 
 
 class Node:
@@ -109,11 +53,11 @@ class Node:
         self.data = os.path.join(self.dir, 'data')
         self.log = os.path.join(self.dir, 'patroni.log')
         os.makedirs(self.dir)
-        self.port, self.api = free_port(), free_port()
+        self.port, self.api = free_ports(2)
         self.config = config
         self.patroni = None
         here, api = f'127.0.0.1:{self.port}', f'127.0.0.1:{self.api}'
-        self.env = dict(os.environ, TRIAL_PORT=str(self.port), PATRONI_NAME=self.name,
+        self.env = dict(os.environ, PATRONI_NAME=self.name,
                         PATRONI_RESTAPI_LISTEN=api, PATRONI_RESTAPI_CONNECT_ADDRESS=api,
                         PATRONI_POSTGRESQL_LISTEN=here, PATRONI_POSTGRESQL_CONNECT_ADDRESS=here,
                         PATRONI_POSTGRESQL_DATA_DIR=self.data, PATRONI_POSTGRESQL_PGPASS=f'{self.dir}/pgpass')
@@ -177,7 +121,6 @@ class Client(clients.Client):
     def __init__(self, number, campaign):
         super().__init__(number, campaign.options, campaign.shared[0], CLIENTS)
         self.nodes = campaign.nodes
-        self.pooler = None if number < DIRECT_CLIENTS else campaign.pooler
 
     def run(self):
         # half of them give up on a server that does not answer, the others hear what it says when it goes on
@@ -185,19 +128,13 @@ class Client(clients.Client):
         super().run()
 
     def connect(self, endpoint):
-        return self.pooler.connect() if self.pooler else connect(self.nodes, self.rng)
+        conn = connect(self.nodes, self.rng)
+        self.place = next(node.number for node in self.nodes if node.port == conn.info.port)
+        return conn
 
     def one_call(self, cur):
         rows = self.rng.choice((1, 1, 1, 10))
-        self.mint(cur, 0, f"INSERT INTO minted (note) SELECT $$x$$ FROM generate_series(1, {rows})"
-                  " RETURNING id, current_setting('port')")
-
-    def note_place(self, rows):
-        """A session of the pooler's may go on with another server, which is another line."""
-        place = next(node.number for node in self.nodes if node.port == int(rows[0][1]))
-        if place != self.place:
-            self.place = place
-            self.new_session()
+        self.mint(cur, 0, f"INSERT INTO minted (note) SELECT 'x' FROM generate_series(1, {rows}) RETURNING id")
 
 
 class Patroni(Campaign):
@@ -212,7 +149,7 @@ class Patroni(Campaign):
         self.shared = [clients.Shared(self.context, CLIENTS)]
         self.mend_at = math.inf
         self.nodes = []
-        self.etcd = self.pooler = None
+        self.etcd = Etcd(self.site, 1)
 
     def kinds(self):
         def kind(name, fault):
@@ -250,24 +187,16 @@ class Patroni(Campaign):
             'authentication': {'superuser': user, 'replication': user, 'rewind': user},
             'pg_hba': ['local all all trust', 'host all all 127.0.0.1/32 trust',
                        'host replication all 127.0.0.1/32 trust'],
-            'parameters': {'unix_socket_directories': self.options.work},
-            'callbacks': {'on_start': self.pooler.callback, 'on_role_change': self.pooler.callback}})
+            'parameters': {'unix_socket_directories': self.options.work}})
         path = os.path.join(self.options.work, 'patroni.yml')
         with open(path, 'w') as f:
             yaml.safe_dump(config, f)
         return path
 
     def set_up(self):
-        port, peer = free_port(), free_port()
-        here = 'http://127.0.0.1:'
-        with open(os.path.join(self.options.work, 'etcd.log'), 'w') as log:
-            self.etcd = subprocess.Popen(
-                ['etcd', '--name', 'trial', '--data-dir', os.path.join(self.options.work, 'etcd'),
-                 '--listen-client-urls', f'{here}{port}', '--advertise-client-urls', f'{here}{port}',
-                 '--listen-peer-urls', f'{here}{peer}', '--initial-advertise-peer-urls', f'{here}{peer}',
-                 '--initial-cluster', f'trial={here}{peer}'], stdout=log, stderr=log, start_new_session=True)
-        self.pooler = Pooler(self.options.work)
-        config = self.write_config(port)
+        self.etcd.start()
+        self.etcd.wait()
+        config = self.write_config(self.etcd.client_ports()[0])
         self.nodes = [Node(number, self.options.work, config) for number in NODES]
         self.nodes[0].start()
         wait_for(lambda: self.nodes[0].role() == 'master', 120, 'the first node is not up', 0.5)
@@ -276,7 +205,6 @@ class Patroni(Campaign):
         if not self.options.one_node_id:
             self.nodes[0].query('SELECT snowflake_fleet_create()')
             self.check('no configuration has a node ID', self.nodes[0].query('SHOW snowflake.node_id') == [('-1',)])
-        self.pooler.start(self.nodes[0].port)
         for node in self.nodes[1:]:
             node.start()
         self.wait_healthy(120)
@@ -329,13 +257,7 @@ class Patroni(Campaign):
             if node.patroni is not None and node.patroni.poll() is None:
                 node.signal(signal.SIGCONT)
                 node.kill()
-        if self.pooler is not None and self.pooler.process is not None:
-            self.pooler.process.kill()
-            self.pooler.process.wait()
-        if self.etcd is not None:
-            self.etcd.send_signal(signal.SIGCONT)
-            self.etcd.kill()
-            self.etcd.wait()
+        self.etcd.end(signal.SIGKILL)
         return wrong
 
     # --- faults
@@ -368,10 +290,15 @@ class Patroni(Campaign):
         old.signal(signal.SIGCONT)
 
     def coordinator(self, old):
-        self.etcd.send_signal(signal.SIGSTOP)
+        self.signal_etcd(signal.SIGSTOP)
         wait_for(lambda: self.primary() is None, 60, 'the primary does not step down', 0.2)
-        self.etcd.send_signal(signal.SIGCONT)
+        self.signal_etcd(signal.SIGCONT)
         wait_for(self.primary, 90, 'there is no primary again', 0.2)
+
+    def signal_etcd(self, number):
+        for member in self.etcd.members:
+            if member.alive():
+                member.process.send_signal(number)
 
     def wait_new_primary(self, old):
         wait_for(lambda: any(node is not old and node.role() == 'master' for node in self.nodes), 90,

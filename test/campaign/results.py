@@ -1,6 +1,6 @@
 """What campaigns came to: a row of a table for each run.
 
-    python3 test/campaign/results.py [TABLE]      adds up those of one version of the code: that of the last run
+    python3 test/campaign/results.py TABLE      adds up those of one version of the code: that of the last run
 
 The exit status is 1 if an ID came twice or out of order in one of these runs, or if one failed.
 """
@@ -31,16 +31,9 @@ def write(campaign, *, seconds, ids, twice, disorder, waits, failed):
                         disorder, *times, 'interrupted' if campaign.interrupted else len(failed) or '')))
 
 
-def read(path):
-    with open(path, encoding='utf-8') as file:
-        rows = [[cell.strip() for cell in line.split('|')[1:-1]] for line in file if line.startswith('|')]
-    if len(rows) < 3 or tuple(rows[0]) != FIELDS:
-        sys.exit(f'results.py: {path} has no results')
-    return [dict(zip(FIELDS, cells)) for cells in rows[2:]]
-
-
 def main():
-    runs = read(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), 'results.md'))
+    with open(sys.argv[1], encoding='utf-8') as file:
+        runs = [dict(zip(FIELDS, (cell.strip() for cell in line.split('|')[1:-1]))) for line in file]
     runs = [run for run in runs if run['code'] == runs[-1]['code']]
     counts = ('minutes', 'faults', 'IDs', 'twice', 'out of order')
     print(row(('campaign', 'runs', *counts, 'worst')), row(['---'] * (len(counts) + 3)), sep='', end='')

@@ -23,6 +23,7 @@ from campaign import Campaign, Parser, span
 from servers import Backup, Down, Server, Site, busy, wait_for
 
 NODES = (1, 2, 3, 700)
+CLIENTS = 6
 STOPS = ('kill', 'immediate', 'fast')
 REPEATED_NS = 8 * 10**9
 MAX_JUMP_NS = 10 * 10**9                # snowflake.max_jump
@@ -40,7 +41,7 @@ class Torture(Campaign):
     def __init__(self, options):
         super().__init__(options)
         self.site = Site(options, options.small_disks)
-        self.shared = [clients.Shared(self.context, options.clients)]
+        self.shared = [clients.Shared(self.context, CLIENTS)]
         self.clients = self.shared[0]
         self.base_ns = 0
         self.node = NODES[0]
@@ -99,8 +100,7 @@ class Torture(Campaign):
             p.query('ALTER TABLE snowflake_keeper.reservation SET TABLESPACE small')
         self.open_to_clients()
         self.build_standby()
-        self.start_clients(clients.Client(i, self.options, self.clients, self.options.clients)
-                           for i in range(self.options.clients))
+        self.start_clients(clients.Client(i, self.options, self.clients, CLIENTS) for i in range(CLIENTS))
 
     def build_standby(self):
         """Take a base backup of the primary and start a synchronous standby from it."""
@@ -791,7 +791,6 @@ class Torture(Campaign):
 
 def main():
     parser = Parser(minutes=2, rate=16000)
-    parser.add_argument('--clients', type=int, default=6)
     parser.add_argument('--small-disks', action='store_true')
     options = parser.parse_args()
     if not options.small_disks:
