@@ -11,14 +11,12 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
 use Sys::Hostname;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $coordinator = new_coordinator();
 my $lease = patience(10);
-my $one = start_member('one', $coordinator);
+my $one = start_member('one', $coordinator, lease => "${lease}s");
 
 # Nothing is granted before the fleet is founded.
 wait_for_status($one, q{gate ~ 'no node ID is leased' AND coordinator = 'unreachable'});
@@ -26,15 +24,6 @@ my $error = refused($one);
 is( "$error->{sqlstate} $error->{message}",
 	'55000 this server has not leased a node ID',
 	'without a table of the fleet nothing is minted');
-query($coordinator,
-	'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)'
-);
-wait_for_status($one, q{coordinator = 'grants nothing'});
-like(
-	error_at_once($one)->{hint},
-	qr/snowflake_fleet_create\(\)/,
-	'nor without a fleet, which is refused at once, with a hint');
-query($coordinator, 'DROP SCHEMA snowflake_fleet CASCADE');
 
 # Founded, by a server of the fleet, whose lessee is frozen meanwhile
 freeze(lessee($one));
@@ -51,15 +40,8 @@ is( status(
 	),
 	'0|postgresql|reachable|t',
 	'the first server gets the first node ID, says where from, and for how long');
-is( error_of($one, 'SELECT snowflake_fleet_create()')->{message},
-	'the coordinator already has a snowflake fleet',
-	'a fleet is founded once');
 is(listed($one, q{leased_from BETWEEN now() - interval '1h' AND now()}),
 	't', 'and grants nothing from before');
-
-my ($from, $to) = slurp_file($one->logfile) =~
-  /The lease covers times from "(.*)" up to "(.*)", and will be renewed/;
-cmp_ok($to, 'gt', $from, 'the log says for which times a node ID is leased');
 
 # A second server, which would reserve, and let mints use, more than it has leased
 my $two = start_member('two', $coordinator,
@@ -111,18 +93,17 @@ is( error_of($two,
 	'nor is a floor beyond it reached');
 wait_for_status($one, q{coordinator = 'unreachable'});
 isnt(mint($one), '', 'minting goes on without the coordinator');
-my ($since) = status($one, 'advice') =~
-  /^Minting ends with the lease\. The coordinator has been unusable since "(.*?)"/;
-ok($since, 'with advice');
+like(
+	status($one, 'advice'),
+	qr/^Minting ends with the lease\. The coordinator has been unusable since "/,
+	'with advice');
 wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
 cmp_ok(status($one, 'lease_errors'), '>', $errors + 2, 'the coordinator is asked again and again');
 is(log_count($one, qr/WARNING:  could not use the coordinator/, $offset), 1,
 	'which is logged once');
-my $began = time;
 is( refused($one, '1s')->{message},
 	q{the lease of this server's node ID has ended},
 	'up to the end of the lease');
-cmp_ok(time - $began, '>=', 1, 'from when on a mint waits for the coordinator');
 $coordinator->start;
 wait_for_mint($_) foreach $one, $two;
 pass('it goes on when the coordinator is back');
@@ -130,19 +111,9 @@ pass('it goes on when the coordinator is back');
 # Renewed after the setting has become smaller: it does not become shorter.
 set_conf($one, 'snowflake.lease' => '1min');
 wait_for_status($one, q{lease_until > now() + interval '50s'});
-$offset = -s $one->logfile;
-$coordinator->stop('immediate');
-set_conf($one, 'snowflake.lease' => '10min');
-wait_for_status($one, q{coordinator = 'unreachable'});
-wait_until('that it is gone again is logged again',
-	sub { log_count($one, qr/WARNING:  could not use the coordinator/, $offset) });
-unlike(status($one, 'advice'), qr/since "\Q$since\E"/, 'and is since another time');
-$errors = status($one, 'lease_errors');
-set_conf($one, 'snowflake.lease' => '10s');
-wait_for_status($one, "lease_errors > $errors + 1");
 $until = status($one, 'lease_until');
 my $renewals = status($one, 'lease_renewals');
-$coordinator->start;
+set_conf($one, 'snowflake.lease' => '10s');
 wait_for_status($one, "lease_renewals > $renewals");
 is(status($one, "lease_until >= '$until'"), 't', 'no renewal makes a lease shorter');
 

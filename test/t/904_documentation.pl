@@ -26,7 +26,7 @@ my $root = "$FindBin::RealBin/../..";
 my @pages =
   map { s,^\Q$root\E/,,r } ("$root/README.md", sort glob("$root/doc/{*,clients/*}.md"));
 my %text = map { $_ => slurp_file("$root/$_") } @pages;
-my $servers = 0;
+my ($servers, $shared) = (0);
 
 cmp_ok(scalar(() = $text{'README.md'} =~ /\S+/g), '<=', 1000, 'README.md is short');
 
@@ -36,12 +36,8 @@ sub runs
 {
 	my ($page, %params) = @_;
 	my ($conf) = $text{$page} =~ /^<!-- conf: (.*?) -->$/m;
-	my $node = new_node(
-		$page =~ s/\W/_/gr,
-		conf => "snowflake.max_wait = '1min'\n" . ($conf // ''),
-		%params);
+	my $node = server(conf => "snowflake.max_wait = '1min'\n" . ($conf // ''), %params);
 
-	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake')
 	  unless exists $params{preload};
   SKIP:
@@ -127,8 +123,7 @@ my @blocks = (
 		'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
 		'test/newcomer.pl'
 	],
-	[ 'doc/design.md', qr/──>/, 'a drawing' ],
-	[ 'doc/tailing.md', qr/───▶/, 'a drawing' ],
+	[ qr{^doc/(?:design|tailing)\.md$}, qr/──>|───▶/, 'a drawing' ],
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
 	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/campaign/patroni.py' ],
 	[ 'doc/migrating.md', qr/^pg_dump .*pg_restore/s, 'test/t/604_generators.pl' ],
@@ -185,11 +180,13 @@ foreach my $page (grep { !m{^doc/clients} } @pages)
 	}
 }
 
-# By the shell that it is for, at home in the root of the tree, with what the block needs in its environment.
+# By the shell that it is for, at home in the root of the tree, with a server in its environment.
 # No one may be root here.
 sub shell
 {
-	my ($shell, $script, %env) = @_;
+	my ($shell, $script, $node) = @_;
+	my %env =
+	  $node ? (PGHOST => $node->host, PGPORT => $node->port, PGDATA => $node->data_dir) : ();
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 
 	append_to_file("$dir/sudo", "#!/bin/sh\nexec \"\$@\"\n");
@@ -201,32 +198,34 @@ sub shell
 	return ($? >> 8, $stdout, $stderr);
 }
 
+# A server for a page or a block, and one for all blocks that do no harm
 sub server
 {
-	my ($page, %params) = @_;
-	my $node = new_node(($page =~ s/\W/_/gr) . '_' . ++$servers, %params);
+	my (%params) = @_;
+	my $node = new_node('server' . ++$servers, %params);
 
-	$node->start unless $params{stopped};
+	$node->start;
 	return $node;
 }
 
-sub at
+sub shared_server
 {
-	my ($node) = @_;
+	return $shared //= do
+	{
+		my $node = server();
 
-	return (PGHOST => $node->host, PGPORT => $node->port);
+		$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+		$node;
+	};
 }
 
 sub runs_in_psql
 {
 	my ($page, $block) = @_;
-	my $node = server($page);
+	my ($status, $stdout, $stderr) = shell('sh', $block, shared_server());
 
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-	my ($status, $stdout, $stderr) = shell('sh', $block, at($node));
 	is("$status$stderr", '0', "$page: $block");
 	like($stdout, qr/\S/, 'prints something');
-	$node->stop;
 	return;
 }
 
@@ -234,9 +233,9 @@ sub runs_in_psql
 sub runs_by_cron
 {
 	my ($page, $block) = @_;
-	my $node = server($page);
+	my $node = shared_server();
 
-	$node->safe_psql('postgres', 'CREATE DATABASE app');
+	$node->safe_psql('postgres', $_) foreach 'DROP DATABASE IF EXISTS app', 'CREATE DATABASE app';
 	$node->safe_psql(
 		'app', q{
 		CREATE EXTENSION snowflake_partitions CASCADE;
@@ -248,17 +247,16 @@ sub runs_by_cron
 		my ($command) = $line =~ /^(?:[\d*\/,-]+ +){5}(\S.*)$/;
 
 		ok(defined $command && $command !~ /(?<!\\)%/, "$page: it is a line of a crontab: $line");
-		my ($status, $stdout, $stderr) = shell('/bin/sh', $command, at($node));
+		my ($status, $stdout, $stderr) = shell('/bin/sh', $command, $node);
 		is("$status$stdout$stderr", '0', 'that says nothing');
 	}
-	$node->stop;
 	return;
 }
 
 sub keeps_from_starting
 {
 	my ($page, $block) = @_;
-	my $node = server($page);
+	my $node = server();
 
 	$node->safe_psql('postgres', $block);
 	$node->stop;
@@ -271,8 +269,10 @@ sub keeps_from_starting
 sub stops_a_copy
 {
 	my ($page, $block) = @_;
-	my $node = server($page, stopped => 1);
-	my ($status, undef, $stderr) = shell('sh', $block, PGDATA => $node->data_dir);
+	my $node = server();
+
+	$node->stop;
+	my ($status, undef, $stderr) = shell('sh', $block, $node);
 
 	is("$status$stderr", '0', "$page: $block");
 	$node->start;
@@ -300,13 +300,10 @@ sub makes_keys
 sub are_layouts
 {
 	my ($page, $block) = @_;
-	my $node = server($page);
 
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-	$node->safe_psql('postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$_')")
+	shared_server()->safe_psql('postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$_')")
 	  foreach split /\n/, $block;
 	pass("$page: these are layouts");
-	$node->stop;
 	return;
 }
 
@@ -319,14 +316,11 @@ sub is_taken
   SKIP:
 	{
 		skip "there is no module $module", 1 if $module && !-e "$pkglibdir/snowflake_$module.so";
-		my $node = server($page, node_id => undef, conf => $block);
+		my $node = server(node_id => undef, conf => $block);
 		my %set = $block =~ /^([\w.]+) = '?(.*?)'?$/mg;
 
-		foreach my $name (sort keys %set)
-		{
-			is($node->safe_psql('postgres', "SHOW $name"),
-				$set{$name}, "$page: $name = $set{$name}");
-		}
+		is(query($node, "SELECT current_setting('$_')"), $set{$_}, "$page: $_ = $set{$_}")
+		  foreach sort keys %set;
 		$node->stop;
 	}
 	return;
@@ -395,17 +389,10 @@ foreach my $page (@pages,
 		my ($path, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
 		my $file = $path eq '' ? "$root/$page" : "$root/$directory$path";
 
-		if (!-e $file)
-		{
-			push @dead, "$page: $link";
-		}
-		elsif (defined $anchor)
-		{
-			my $target = slurp_file($file) =~ s/^```.*?^```$//msgr;
-
-			push @dead, "$page: $link"
-			  unless grep { anchor($_) eq $anchor } $target =~ /^#+ +(.*?) *$/mg;
-		}
+		push @dead, "$page: $link"
+		  if !-e $file
+		  || defined $anchor && !grep { anchor($_) eq $anchor }
+		  (slurp_file($file) =~ s/^```.*?^```$//msgr) =~ /^#+ +(.*?) *$/mg;
 	}
 }
 is(join("\n", @dead), '', 'links lead somewhere');
