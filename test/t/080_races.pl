@@ -1,20 +1,18 @@
 # Races, forced by injection points: a mint that holds what it has read while the gate closes, the
-# node ID changes, the reservation is extended, the floor is raised or another mint overtakes it;
-# a reservation that is committed but not published when the keeper or the server dies.
+# node ID changes, the reservation is extended, the floor is raised or another mint overtakes it.
+# No ID comes twice, all ascend, and nobody who waits is forgotten.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(!stored);
+use SnowflakeRaces;
+use SnowflakeTest;
 use Test::More;
 
 # A wake-up that gets lost must show: nobody gives up waiting before the test.
-my $clock = new_clock('main');
-my $node = minting_node(
-	'main',
-	clock => $clock,
+my ($node, $clock) = races_node(
 	init => { allows_streaming => 1 },
 	conf => q{
 	snowflake.reservation = '10s'
@@ -22,81 +20,12 @@ my $node = minting_node(
 	snowflake.max_jump = '15min'
 	snowflake.jump_patience = 0
 	snowflake.max_wait = '5min'
-	restart_after_crash = on
 	autovacuum = off
 });
-if (!has_injection_points($node))
-{
-	$node->stop;
-	plan skip_all =>
-	  'the server has no injection points, or the extension of that name is not installed';
-}
 
 # All IDs, in the order in which they were issued, and the newest
 my @ids;
 sub newest { return $ids[-1]; }
-
-sub attach { return query($node, "SELECT injection_points_attach('$_[0]', 'wait')"); }
-sub detach { return query($node, "SELECT injection_points_detach('$_[0]')"); }
-
-# How many processes wait at a point, or for something else of that name.
-my $keeper = q{backend_type = 'snowflake keeper'};
-my $minter = q{backend_type = 'client backend'};
-
-sub waiting
-{
-	my ($where, $event) = @_;
-
-	return query($node,
-		"SELECT count(*) FROM pg_stat_activity WHERE $where AND wait_event = '$event'");
-}
-
-sub wait_for
-{
-	my ($where, $event) = @_;
-
-	wait_until("somebody is at $event", sub { waiting($where, $event) > 0 });
-	return;
-}
-
-# Let everybody go on who waits at a point.
-sub wake_all
-{
-	my ($point) = @_;
-
-	wait_until(
-		"nobody is at $point",
-		sub {
-			return 1 if waiting('true', $point) == 0;
-
-			# may fail, because who was woken may not have left yet
-			$node->psql('postgres', "SELECT injection_points_wakeup('$point')");
-			return 0;
-		});
-	return;
-}
-
-# So, and those who come after them.
-sub release
-{
-	my ($point) = @_;
-
-	detach($point);
-	wake_all($point);
-	return;
-}
-
-# Start what stops at a point, a mint if nothing else is said; others do not.
-sub stop_at
-{
-	my ($point, $start) = @_;
-
-	attach($point);
-	my $started = $start ? $start->() : start_minter($node, 1);
-	wait_for($minter, $point);
-	detach($point);
-	return $started;
-}
 
 # The ID that a mint has got
 sub id_of
@@ -139,24 +68,11 @@ sub end_of_tick
 		$id, $ms // 0);
 }
 
-# The last ID of the time that mints may use, and of that which is stored for a node ID
-sub published { return status($node, 'snowflake_upper_bound(reserved_until)'); }
-
-sub stored
-{
-	my ($node_id) = @_;
-
-	return query($node,
-		"SELECT snowflake_upper_bound(reserved_until) FROM snowflake_keeper.reservation WHERE node = $node_id"
-	);
-}
-
 sub set_node { return set_conf($node, 'snowflake.node_id' => $_[0]); }
 sub wait_for_node { return wait_for_status($node, "gate = 'open' AND node = $_[0]"); }
 
-# Close the gate, and have it opened for a node ID when a mint has asked for that, which
-# has given up meanwhile: so the opening reserves time.  The keeper is on its way when
-# this returns, to the point if there is one.
+# Close the gate, and have it opened for a node ID when a mint has asked for that, which has given up
+# meanwhile: so the opening reserves time.  The keeper is on its way, to the point if there is one.
 sub open_reserved
 {
 	my ($node_id, $point) = @_;
@@ -172,36 +88,12 @@ sub open_reserved
 	return;
 }
 
-# What is asked of the keeper while it extends the reservation
-sub extend_until
-{
-	my ($point) = @_;
-
-	attach($point);
-	step_clock($clock, 75_000);
-	refused($node, 0);
-	wait_for($keeper, $point);
-	return;
-}
-
-# Kill the server, and start it by a clock that has moved.
-sub crash
-{
-	my ($ms) = @_;
-
-	kill_postmaster($node);
-	step_clock($clock, $ms);
-	start_after_kill($node, $clock);
-	wait_for_mint($node);
-	return;
-}
-
 my $mint;
 
 # A mint that has read the clock and is stalled, while others go on by far more than
 # max_lead: that is no clock that went back, and nothing to wait for.
 next_id();
-$mint = stop_at('snowflake-mint', sub { start_minter($node, 1, max_wait => 0) });
+$mint = stop_at('snowflake-mint', undef, max_wait => 0);
 foreach (1 .. 4)
 {
 	step_clock($clock, 20_000);
@@ -276,12 +168,9 @@ cmp_ok(id_of($mint), '>', $ids[-2], 'and the other one mints when it goes on');
 # What is asked of the keeper during its round is for the next one, also if nobody
 # is left who would ask again, and somebody asks for less.
 extend_until('snowflake-after-commit');
-my $lower = stop_at(
-	'snowflake-raise-floor',
-	sub {
-		start_statement($node,
-			q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '5 s'))});
-	});
+my $advance_by =
+  'SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval %s), force => true)';
+my $lower = stop_at('snowflake-raise-floor', sprintf $advance_by, q{'5 s'});
 $floor = id_at($node, '10min');
 is( error_of($node,
 		"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor', force => true)")
@@ -298,15 +187,9 @@ $lower->quit;
 
 # A floor that is raised when the gate is about to open, by somebody who found it
 # open before, is not forgotten.
-my $advance = stop_at(
-	'snowflake-raise-floor',
-	sub {
-		start_statement($node,
-			q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'), force => true)}
-		);
-	});
+my $advance = stop_at('snowflake-raise-floor', sprintf $advance_by, q{'10min'});
 open_reserved(6, 'snowflake-after-commit');
-cmp_ok(stored(6), '>', newest(), 'the next node ID has a reservation');
+cmp_ok(reserved_for(6), '>', newest(), 'the next node ID has a reservation');
 wake_all('snowflake-raise-floor');
 wait_for($minter, 'SnowflakeKeeper');
 release('snowflake-after-commit');
@@ -316,18 +199,12 @@ $advance->quit;
 next_id();
 step_clock($clock, 660_000);
 
-# A gate that opens after a mint has found it closed, and before that waits for it, is not missed.
-set_node(-1);
-wait_for_gate($node, 'not set');
-$mint = stop_at('snowflake-wait-for-keeper');
-open_reserved(1);
-wait_for_node(1);
-wake_all('snowflake-wait-for-keeper');
-is(node_of(id_of($mint)), 1, 'a gate that opens is not missed');
-
 # The node ID changes while a mint is in flight, in a tick that has no ID yet.
 # The keeper waits for it before it stores where the old node ID ends, and
 # nobody else gets in.
+set_node(1);
+wait_for_node(1);
+next_id();
 step_clock($clock, 1_000);
 $mint = stop_at('snowflake-mint-locked');
 attach('snowflake-gate-closing');
@@ -341,7 +218,7 @@ wait_for($keeper, 'snowflake');
 wake_all('snowflake-mint-locked');
 is(node_of(id_of($mint)), 1, 'the keeper waits for the one in flight, which has the old node ID');
 wait_for($keeper, 'snowflake-after-commit');
-is(stored(1), end_of_tick(newest()), 'and its tick is the last that is stored for that');
+is(reserved_for(1), end_of_tick(newest()), 'and its tick is the last that is stored for that');
 is(-s $newcomer->{ids}, 0, 'the gate is still closed');
 release('snowflake-after-commit');
 is(node_of(id_of($newcomer)), 2, 'the other mint has the new node ID');
@@ -353,7 +230,7 @@ set_node(3);
 wait_for($keeper, 'snowflake-after-commit');
 wake_all('snowflake-mint');
 waits_for_keeper($mint, 'a mint that looked at the gate before it closed looks again');
-is(stored(2), end_of_tick(newest()), 'the last tick of the old node ID is stored');
+is(reserved_for(2), end_of_tick(newest()), 'the last tick of the old node ID is stored');
 release('snowflake-after-commit');
 is(node_of(id_of($mint)), 3, 'and the mint has the new one');
 
@@ -363,27 +240,17 @@ open_reserved(4, 'snowflake-before-commit');
 attach('snowflake-gate-opening');
 $mint = start_minter($node, 1);
 waits_for_keeper($mint, 'the reservation is not committed: a mint waits');
-is(stored(4), '', 'as nothing is stored');
+is(reserved_for(4), '', 'as nothing is stored');
 release('snowflake-before-commit');
 wait_for($keeper, 'snowflake-gate-opening');
-cmp_ok(stored(4), '>', newest(), 'it is committed');
+cmp_ok(reserved_for(4), '>', newest(), 'it is committed');
 is(-s $mint->{ids}, 0, 'the gate is opening: the mint still waits');
-my $reader = start_statement($node, 'SELECT count(*) FROM snowflake_frontier_holders()');
-wait_for($minter, 'snowflake');
-pass('and a reader of the newest position and its node ID does so, too');
 release('snowflake-gate-opening');
-finish_statement($reader);
-$reader->quit;
 is(node_of(id_of($mint)), 4, 'and has the new node ID');
 
-# A mint has read an open gate, and the gate has closed and opened in between.
-$mint = stop_at('snowflake-mint');
 set_node(1);
 wait_for_node(1);
 next_id();
-wake_all('snowflake-mint');
-is(node_of(id_of($mint)), 1, 'a mint that slept through a change of the node ID has the new one');
-is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # One that has its position keeps the node ID that it had then.
 $mint = stop_at('snowflake-mint-unlocked');
@@ -417,9 +284,8 @@ step_clock($clock, 600_000);
 set_node(1);
 wait_for_node(1);
 
-# A clean stop, as far as the keeper is concerned, while a mint is in flight:
-# it waits for that before it stores the exact end, and even if the server dies
-# right then nothing comes twice.
+# A clean stop, as far as the keeper is concerned, while a mint is in flight: it waits for that before
+# it stores the exact end, and even if the server dies right then nothing comes twice.
 next_id();
 step_clock($clock, 1_000);
 $mint = stop_at('snowflake-mint-locked');
@@ -429,52 +295,14 @@ wait_for($keeper, 'snowflake');
 wake_all('snowflake-mint-locked');
 id_of($mint);
 wait_for($keeper, 'snowflake-after-commit');
-is(stored(1), end_of_tick(newest()), 'the keeper stops: the tick of the mint in flight is stored');
-crash(-30_000);
+is( reserved_for(1),
+	end_of_tick(newest()),
+	'the keeper stops: the tick of the mint in flight is stored');
+kill_postmaster($node);
+step_clock($clock, -30_000);
+start_after_kill($node, $clock);
+wait_for_mint($node);
 cmp_ok(next_id(), '>', $ids[-2], 'after a crash just then, IDs resume above it');
-
-# The keeper dies with a reservation that is not committed, or is but has not
-# been published: no ID has made use of it.  Others mint all the time.  The
-# next clock is behind what was stored, so nothing but that keeps the new IDs
-# above the old ones; and not by more than max_lead, so nobody has to wait.
-foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
-{
-	my $is_stored = $point =~ /after/;
-	my $ms = $is_stored ? 30_000 : -30_000;
-
-	foreach my $how ('keeper killed', 'server killed')
-	{
-		my $minting = start_minter($node, 1_000_000);
-		wait_until('it has an ID', sub { -s $minting->{ids} });
-		extend_until($point);
-		wait_until('the others are at the limit', sub { waiting($minter, 'SnowflakeKeeper') });
-		my ($published, $stored) = (published(), stored(1));
-
-		cmp_ok($stored, $is_stored ? '>' : '==',
-			$published, "$point, $how: " . ($is_stored ? 'stored, not published' : 'not stored'));
-		if ($how eq 'keeper killed')
-		{
-			my $offset = -s $node->logfile;
-
-			kill 'KILL', status($node, 'keeper_pid');
-			step_clock($clock, $ms);
-			$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
-			wait_for_mint($node);
-		}
-		else
-		{
-			crash($ms);
-		}
-		my $minted = finish_minter($minting);
-		cmp_ok(scalar(@$minted), '>', 0, 'IDs have been minted');
-		cmp_ok($minted->[0], '>', newest(), 'after the others');
-		is(disorder($minted), 0, 'and ascend');
-		push @ids, $minted->[-1];
-		next_id();
-		cmp_ok($minted->[-1], '<=', $published, 'up to the limit');
-		cmp_ok(newest(), '>', $stored, 'IDs go on above what was stored');
-	}
-}
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 $node->stop('immediate');
