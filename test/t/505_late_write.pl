@@ -107,55 +107,22 @@ is(status($one, 'leases'), '1', 'what it said was granted is not used');
 cmp_ok(record($coordinator, status($one, 'node'), 'from'),
 	'>', $floor, 'but what the fleet grants that was founded since');
 
-# A write that is in doubt, and whose record somebody empties meanwhile: that is nobody's.
-$session = hold_first_write($let_read);
-my $waiting = query($coordinator,
-	q{SELECT min(pid) FROM pg_stat_activity WHERE application_name = 'snowflake'});
-my $is_left = "SELECT count(*) FROM pg_stat_activity WHERE pid = $waiting";
-wait_for_status($one, 'lease_errors > 0');
-wait_until('its session is gone, or two more are given up',
-	sub { query($coordinator, $is_left) eq '0' || status($one, 'lease_errors') > 2 });
-is(query($coordinator, $is_left),
-	'0', 'a session that nobody waits for goes on waiting for no lock');
-$session->query_safe(q{INSERT INTO snowflake_fleet.records VALUES ('node/0', ''); COMMIT});
-$session->quit;
-wait_for_mint($one);
-isnt(status($one, 'node'), '0', 'an emptied record is not taken for what was in doubt');
-
 # Two sessions write the fleet's record at the same moment: they do so one after the other.
-foreach my $case (
-	[
-		'snowflake_fleet_recover()',
-		qr/ERROR:  55006: the record of the snowflake fleet was changed concurrently/
-	],
-	[
-		'snowflake_fleet_create()',
-		qr/ERROR:  42710: the coordinator already has a snowflake fleet/
-	])
-{
-	my ($function, $refusal) = @$case;
-
-	if ($function =~ /create/)
-	{
-		# by a server that has had no lease
-		query($coordinator, 'TRUNCATE snowflake_fleet.records');
-		$one->stop;
-		start_with_clock($one, $clock);
-	}
-	$session = $coordinator->background_psql('postgres');
-	$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN ROW EXCLUSIVE MODE');
-	my @founders =
-	  map { start_statement($one, "\\set VERBOSITY verbose\nSELECT $function") } 1, 2;
-	wait_for_query($coordinator,
-		q{SELECT count(*) = 2 FROM pg_stat_activity WHERE query ~ 'LOCK TABLE' AND wait_event_type = 'Lock'}
-	);
-	$session->query_safe('COMMIT');
-	$session->quit;
-	finish_statement($_) foreach @founders;
-	my @errors = grep { /ERROR/ } map { $_->{stderr} } @founders;
-	is(scalar(@errors), 1, "$function at the same moment: one does it");
-	like("@errors", $refusal, 'and the other is told of it');
-	$_->quit foreach @founders;
-}
+$session = session($coordinator, 'BEGIN; LOCK TABLE snowflake_fleet.records IN ROW EXCLUSIVE MODE');
+my @founders =
+  map { start_statement($one, "\\set VERBOSITY verbose\nSELECT snowflake_fleet_recover()") } 1, 2;
+wait_for_query($coordinator,
+	q{SELECT count(*) = 2 FROM pg_stat_activity WHERE query ~ 'LOCK TABLE' AND wait_event_type = 'Lock'}
+);
+$session->query_safe('COMMIT');
+$session->quit;
+finish_statement($_) foreach @founders;
+my @errors = grep { /ERROR/ } map { $_->{stderr} } @founders;
+is(scalar(@errors), 1, 'snowflake_fleet_recover() at the same moment: one does it');
+like(
+	"@errors",
+	qr/ERROR:  55006: the record of the snowflake fleet was changed concurrently/,
+	'and the other is told of it');
+$_->quit foreach @founders;
 
 done_testing();

@@ -7,13 +7,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
-use IO::Socket::INET;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $secret = 'xK9-hush-3q';
 my $coordinator = new_coordinator(
@@ -22,7 +20,6 @@ my $coordinator = new_coordinator(
 my $url = coordinator_url($coordinator);
 my $port = $coordinator->port;
 my $user = query($coordinator, 'SELECT current_user');
-my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
 my $server = start_member('server', $coordinator);
 
 # The log gets a line.
@@ -43,25 +40,25 @@ sub raw
 }
 
 # Settings that are refused, and do not repeat a password
-foreach my $bad ('postgresql', 'mysql://host/db', 'host=127.0.0.1', '://')
-{
-	refuses(
-		$server, "ALTER SYSTEM SET snowflake.node_source = '$bad'",
-		'22023',
-		"\"$bad\" is no source",
-		message => qr/"snowflake.node_source"$/);
-}
-foreach my $bad (
-	(   map { "postgresql://$_" } "fleet:$secret\@h/d", "fleet:$secret?\@h/d",
-		"fleet%3A$secret\@h/d", "h/d?password=$secret",
-		"h/d?p%61ssword=$secret", "h/d?sslpassword=$secret",
-		"h/d?scram_client_key=$secret", "h/d?scram_server_key=$secret"),
-	map { "zookeeper://$_" } "u%3a$secret\@h/d",
-	"u:$secret\@h/d")
+my %detail_of = (
+	(map { $_ => qr// } 'postgresql', 'mysql://host/db', 'host=127.0.0.1', '://'),
+	(   map { $_ => qr/^The URL has a password/ } "zookeeper://u%3a$secret\@h/d",
+		"zookeeper://u:$secret\@h/d",
+		map { "postgresql://$_" } "fleet:$secret\@h/d",
+		"fleet:$secret?\@h/d",
+		"fleet%3A$secret\@h/d",
+		"h/d?password=$secret",
+		"h/d?p%61ssword=$secret",
+		"h/d?sslpassword=$secret",
+		"h/d?scram_client_key=$secret",
+		"h/d?scram_server_key=$secret"));
+foreach my $bad (sort keys %detail_of)
 {
 	my $error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = '$bad'");
-	like($error->{detail}, qr/^The URL has a password/, "refused: $bad");
-	unlike(join(' ', %$error), qr/\Q$secret/, 'and not repeated');
+
+	is($error->{sqlstate}, '22023', "refused: $bad");
+	like($error->{detail}, $detail_of{$bad}, 'and why');
+	unlike(join(' ', %$error), qr/\Q$secret/, 'and no password repeated');
 }
 foreach my $bad ('9-5', '4294967296', '0-4294967296', join(',', map { 2 * $_ } 0 .. 32))
 {
@@ -82,23 +79,20 @@ is(log_count($server, qr/\Q$secret/, $offset), 0, 'and is not in the log');
 
 # Connections
 my $unused = qr/could not use the coordinator: .*/;
-logs(
-	qr/${unused}Connection refused/,
-	'a refused connection',
-	sub { use_coordinator($server, 'postgresql://127.0.0.1:1/postgres') });
-logs(
-	qr/${unused}invalid (?:connection option|URI query parameter)/,
-	'a parameter that there is not',
-	sub { use_coordinator($server, 'postgresql://127.0.0.1/postgres?flavour=vanilla') });
-logs(
-	qr/${unused}database "n.*where" does not exist/,
-	'a database that there is not',
-	sub { use_coordinator($server, $url =~ s/postgres$/n%C3%B4where/r) });
-
+my %error_of = (
+	'postgresql://127.0.0.1:1/postgres' => qr/Connection refused/,
+	'postgresql://127.0.0.1/postgres?flavour=vanilla' =>
+	  qr/invalid (?:connection option|URI query parameter)/,
+	$url =~ s/postgres$/n%C3%B4where/r => qr/database "n.*where" does not exist/);
+foreach my $bad (sort keys %error_of)
+{
+	logs(qr/$unused$error_of{$bad}/, $bad, sub { use_coordinator($server, $bad) });
+}
+use_coordinator($server, $url =~ s/postgres$/n%C3%B4where/r);
 like(
 	listing_error($server)->{message},
 	qr/database "n\?\?where" does not exist/,
-	'and has no bytes of another encoding for an administrator');
+	'no bytes of another encoding come to an administrator');
 
 # Passwords are in a file.
 query($coordinator, "CREATE ROLE fleet LOGIN PASSWORD '$secret'");
@@ -112,27 +106,19 @@ logs(
 	qr/${unused}no password supplied/,
 	'no password',
 	sub {
+		my $passfile = write_passfile("none\n");
 		use_coordinator($server, "postgresql://fleet\@127.0.0.1:$port/postgres?passfile=$passfile");
 	});
 
-sub write_passfile
-{
-	my ($password) = @_;
-
-	unlink $passfile;
-	append_to_file($passfile, "*:*:*:fleet:$password\n");
-	chmod 0600, $passfile or die "could not change the mode: $!";
-	return;
-}
 logs(
 	qr/${unused}password authentication failed/,
 	'a wrong password',
-	sub { write_passfile("$secret-not") });
+	sub { write_passfile("*:*:*:fleet:$secret-not\n") });
 
 # Rights
 my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
 logs(qr/relation "snowflake_fleet.records" does not exist/,
-	'no table', sub { write_passfile($secret) });
+	'no table', sub { write_passfile("*:*:*:fleet:$secret\n") });
 refuses($server, 'SELECT snowflake_fleet_create()',
 	'42501', 'a role that may not create tables cannot found a fleet without the script');
 logs(
@@ -196,23 +182,19 @@ my $count_damaged =
 is(query($server, $count_damaged),
 	scalar(@damaged), 'the next node ID after all damaged records is leased, and these are listed');
 
-# They are mended, also where what is found first under the name "=" is something else.
 raw(q{
 	CREATE FUNCTION public.never(text, text) RETURNS boolean LANGUAGE sql RETURN false;
 	CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.never);
 	ALTER DATABASE raw SET search_path = public, pg_catalog});
-is(raw(q{SELECT 'x'::text = 'x'}), 'f', 'a database with an operator of its own');
 query($server, 'SELECT snowflake_fleet_recover()');
-is(query($server, $count_damaged), '0', 'and mended by snowflake_fleet_recover()');
+is(query($server, $count_damaged), '0', 'and mended, also where "=" is something else');
 raw('ALTER DATABASE raw RESET search_path');
-
 
 # One that is damaged can be reclaimed alone.
 my $again = 7;
 raw("UPDATE snowflake_fleet.records SET value = 'x' WHERE key = 'node/$again'");
-is(listed($server, 'state', $again), 'damaged', 'a record is damaged again');
 query($server, "SELECT snowflake_fleet_reclaim($again)");
-is(listed($server, 'state', $again), 'free', 'and its node ID reclaimed');
+is(listed($server, 'state', $again), 'free', 'a node ID whose record is damaged is reclaimed');
 
 # The setting may go beyond what the layout has; what is leased does not.
 set_conf($server, 'snowflake.lease_nodes' => '1023-2000');
