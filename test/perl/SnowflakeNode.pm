@@ -1,5 +1,5 @@
 # A node of PostgreSQL::Test that keeps a psql for its questions, and starts no process for the pauses
-# between them, for a signal, or beside the server: on a busy machine, processes are most of a test's cost.
+# between them, or for a signal: on a busy machine, processes are most of a test's cost.
 
 package SnowflakeNode;
 
@@ -11,7 +11,6 @@ use parent 'PostgreSQL::Test::Cluster';
 # What these export would be methods, in place of those of the same names.
 use IO::Select ();
 use IPC::Open3 ();
-use POSIX ();
 use PostgreSQL::Test::Utils ();
 use Symbol ();
 use Test::More ();
@@ -155,128 +154,13 @@ sub reload
 	return;
 }
 
-# The version, which no other program has to be asked for again
-my %version_of;
-
-sub _set_pg_version
-{
-	my ($self) = @_;
-	my $path = $self->{_install_path} // '';
-
-	$self->SUPER::_set_pg_version unless $self->{_pg_version} = $version_of{$path};
-	$version_of{$path} = $self->{_pg_version};
-	return;
-}
-
-# Start the server itself, where pg_ctl would start four processes beside it, and wait until it is ready.
-sub start
-{
-	my ($self, %params) = @_;
-
-	Test::More::BAIL_OUT($self->name . ' is running already') if defined $self->{_pid};
-	print '### Starting node "' . $self->name . "\"\n";
-	my $pid = $self->_launch;
-	my $deadline = time + ($ENV{PGCTLTIMEOUT} || 60);
-
-	until ($self->_is_ready($pid))
-	{
-		if (!_runs($pid) || time > $deadline)
-		{
-			print "# it does not start:\n", PostgreSQL::Test::Utils::slurp_file($self->logfile);
-			$self->_update_pid(-1);
-			Test::More::BAIL_OUT('a server does not start') unless $params{fail_ok};
-			return 0;
-		}
-		Time::HiRes::sleep(0.02);
-	}
-	$self->_update_pid(1);
-	return 1;
-}
-
-# A server in a session of its own, of which nobody here has to take note when it ends.  Returns its process ID.
-sub _launch
-{
-	my ($self) = @_;
-	my ($postgres) =
-	  $self->{_install_path}
-	  ? "$self->{_install_path}/bin/postgres"
-	  : grep { -x } map { "$_/postgres" } split /:/, $ENV{PATH};
-
-	local %ENV = $self->_get_env(PGAPPNAME => undef);
-	pipe my $from, my $to or die "could not make a pipe: $!";
-	my $child = fork // die "could not fork: $!";
-	if ($child == 0)
-	{
-		POSIX::setsid();
-		my $pid = fork;
-		if (defined $pid && $pid == 0)
-		{
-			open STDIN, '<', '/dev/null';
-			open STDOUT, '>>', $self->logfile;
-			open STDERR, '>&', \*STDOUT;
-			exec {$postgres} $postgres, '-D', $self->data_dir, '--cluster-name=' . $self->name;
-		}
-		syswrite $to, $pid if $pid;
-		POSIX::_exit(0);
-	}
-	close $to;
-	my $pid = readline $from;
-	waitpid $child, 0;
-	return $pid // die 'there is no server';
-}
-
-# Does the file of a server with that process ID say so?
-sub _is_ready
-{
-	my ($self, $pid) = @_;
-
-	open my $file, '<', $self->data_dir . '/postmaster.pid' or return 0;
-	my @lines = <$file>;
-	return @lines > 7 && $lines[0] == $pid && $lines[7] =~ /^(?:ready|standby)/;
-}
-
-# One that has ended may be there for a moment, until its parent has taken note.
-sub _runs
-{
-	my ($pid) = @_;
-
-	open my $file, '<', "/proc/$pid/stat" or return kill 0, $pid;
-	return (<$file> // '') !~ /\) [XZ] /;
-}
-
 # A server is not kept from its stop by our sessions.
 sub stop
 {
-	my ($self, $mode, %params) = @_;
-	my $file = $self->data_dir . '/postmaster.pid';
-	my $signal = { smart => 'TERM', fast => 'INT', immediate => 'QUIT' }->{ $mode // 'fast' };
+	my ($self, @params) = @_;
 
 	$self->end_readers;
-	return $self->SUPER::stop($mode, %params)
-	  if !defined $self->{_pid} || !-e $file || !kill $signal, $self->{_pid};
-
-	print '### Stopping node "' . $self->name . "\"\n";
-	my $deadline = time + ($params{timeout} || $ENV{PGCTLTIMEOUT} || 60);
-	while (-e $file && _runs($self->{_pid}))
-	{
-		if (time > $deadline)
-		{
-			Test::More::BAIL_OUT($self->name . ' does not stop') unless $params{fail_ok};
-			return 0;
-		}
-		Time::HiRes::sleep(0.02);
-	}
-	$self->_update_pid(-e $file ? -1 : 0);
-	return 1;
-}
-
-# What it leaves behind, by a program, which needs half of Perl's time
-sub clean_node
-{
-	my ($self) = @_;
-
-	system 'rm', '-rf', $self->basedir unless defined $self->{_pid};
-	return;
+	return $self->SUPER::stop(@params);
 }
 
 sub restart
