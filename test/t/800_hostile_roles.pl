@@ -180,8 +180,8 @@ sub let_loose
 	local $ENV{PGOPTIONS} = '-c statement_timeout=1s -c lock_timeout=500ms -c client_encoding=UTF8';
 	return IPC::Run::start(
 		[
-			$node->installed_command('psql'), '-XAtq',
-			'-d', $node->connstr($dbname) . " user=$role",
+			$node->installed_command('psql'),
+			'-XAtq', '-d', $node->connstr($dbname) . " user=$role",
 			'-f', $script
 		],
 		'&>',
