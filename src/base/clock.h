@@ -48,7 +48,10 @@ typedef enum SnowflakeClockNews
 /* The newest ID's time where there is none. */
 #define SNOWFLAKE_CLOCK_NEVER	(-(INT64CONST(1) << 60))
 
-/* Before the first ID ever, no clock from before the release, 2026-11-01, is believed. */
+/*
+ * Before the first ID ever, no clock from before this time is believed: when this
+ * version was released, 2026-11-01.
+ */
 #define SNOWFLAKE_RELEASE_TIME	(INT64CONST(9801) * USECS_PER_DAY)
 
 

@@ -793,13 +793,14 @@ sub write_keys
 	my ($node, @keys) = @_;
 	my $file = $node->basedir . '/public.keys';
 
-	open my $fh, '>', $file or die "could not create \"$file\": $!";
-	chmod 0600, $file or die "could not change \"$file\": $!";
+	open my $fh, '>', "$file.new" or die "could not create \"$file.new\": $!";
+	chmod 0600, "$file.new" or die "could not change \"$file.new\": $!";
 	while (my ($number, $key) = splice @keys, 0, 2)
 	{
 		print $fh "$number $key\n";
 	}
-	close $fh or die "could not write \"$file\": $!";
+	close $fh or die "could not write \"$file.new\": $!";
+	rename "$file.new", $file or die "could not rename \"$file.new\": $!";
 	$node->end_readers;
 	return $file;
 }
