@@ -19,6 +19,7 @@ snowflake_json_parse(const char *text, int *sqlstate)
 	MemoryContext context = CurrentMemoryContext;
 	Jsonb	   *volatile jsonb = NULL;
 
+	*sqlstate = 0;
 	PG_TRY();
 	{
 		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
