@@ -133,6 +133,7 @@ foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-fronti
 {
 	sql('TRUNCATE events');
 	insert($node, 'first');
+	is(tail($node), 'first', "$point: a first row, with a sample for the reader");
 	my $open = open_row($node, 'open');
 	insert($node, 'visible');
 	attach($point);
