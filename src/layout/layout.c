@@ -438,12 +438,18 @@ snowflake_layout_print(const SnowflakeLayout *layout, char *buf, size_t size)
 const char *
 snowflake_layout_name(const SnowflakeLayout *layout)
 {
+	char		mine[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	snowflake_layout_print(layout, mine, sizeof(mine));
 	for (int i = 0; i < snowflake_layout_npresets; i++)
 	{
 		SnowflakeLayout preset;
+		char		theirs[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
-		if (snowflake_layout_parse(snowflake_layout_presets[i].text, &preset) == NULL &&
-			memcmp(layout, &preset, sizeof(preset)) == 0)
+		if (snowflake_layout_parse(snowflake_layout_presets[i].text, &preset) != NULL)
+			continue;
+		snowflake_layout_print(&preset, theirs, sizeof(theirs));
+		if (strcmp(mine, theirs) == 0)
 			return snowflake_layout_presets[i].name;
 	}
 	return NULL;

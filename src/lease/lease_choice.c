@@ -30,14 +30,15 @@ smallest_other(List *nodes, int skip)
 {
 	int32		candidate = snowflake_node_settings_next_lease(0);
 	int			others = 0;
-	int			i = 0;
+	ListCell   *cell;
 
 	list_sort(nodes, list_int_cmp);
+	cell = list_head(nodes);
 	for (; candidate >= 0; candidate = snowflake_node_settings_next_lease(candidate + 1))
 	{
-		while (i < list_length(nodes) && list_nth_int(nodes, i) < candidate)
-			i++;
-		if (i < list_length(nodes) && list_nth_int(nodes, i) == candidate)
+		while (cell != NULL && lfirst_int(cell) < candidate)
+			cell = lnext(nodes, cell);
+		if (cell != NULL && lfirst_int(cell) == candidate)
 			continue;
 		if (others++ == skip)
 			return candidate;

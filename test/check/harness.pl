@@ -148,7 +148,9 @@ is( last_words('echo 1..2; echo ok 1; echo not ok 2 - second', ''),
 
 # A run that is told to end says what it was waiting for.  It reads before it is told, since this is more
 # than a pipe takes.
-harness('echo 1..401; seq -f "ok %.0f - $(printf %0200d 0)" 400; kill $(ps -o ppid= $$); exec sleep 60');
+harness(
+	'echo 1..401; seq -f "ok %.0f - $(printf %0200d 0)" 400; kill $(ps -o ppid= $$); exec sleep 60'
+);
 like(
 	join('', @said),
 	qr/^the run was ended early\n  still running: program, after ok \d+ - 0+\n.*^0 passed, 1 failed\n\z/ms,
