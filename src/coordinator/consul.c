@@ -212,17 +212,17 @@ consul_compare_and_set(SnowflakeCoordinator *coordinator, const char *key, const
 }
 
 SnowflakeCoordinator *
-snowflake_coordinator_connect(const char *text, int64 deadline_usec)
+snowflake_coordinator_connect(const char *url, int64 deadline_usec)
 {
-	SnowflakeUrl *url = snowflake_url_parse(text, DEFAULT_PORT, snowflake_http_parameters);
+	SnowflakeUrl *parsed = snowflake_url_parse(url, DEFAULT_PORT, snowflake_http_parameters);
 	SnowflakeHttp *consul;
 	char	   *token;
 
-	check_path(url->path);
-	consul = snowflake_http_open(url, deadline_usec);
+	check_path(parsed->path);
+	consul = snowflake_http_open(parsed, deadline_usec);
 	consul->coordinator.list = consul_list;
 	consul->coordinator.compare_and_set = consul_compare_and_set;
-	token = snowflake_url_secret(url);
+	token = snowflake_url_secret(parsed);
 	if (token != NULL)
 		snowflake_http_header(consul, psprintf("X-Consul-Token: %s", token));
 	return &consul->coordinator;
