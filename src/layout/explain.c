@@ -48,7 +48,9 @@ append_instant(StringInfo buf, TimestampTz ts)
 	char		text[MAXDATELEN + 1];
 
 	if (timestamp2tm(ts, NULL, &tm, &fsec, NULL, NULL) != 0)
-		elog(ERROR, "timestamp out of range");
+		ereport(ERROR,
+				errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				errmsg("timestamp out of range"));
 	EncodeDateTime(&tm, fsec, false, 0, NULL, USE_XSD_DATES, text);
 	appendStringInfo(buf, "%sZ", text);
 }
