@@ -68,8 +68,10 @@ sub _tell
 
 	local $SIG{PIPE} = 'IGNORE';
 	print { $reader->{in} } "$sql\n;\n\\echo done :ERROR\n";
-	while ($read->($select->can_read))
+	while ($select->count)
 	{
+		# a signal ends this with nothing to read, such as that a child has ended
+		$read->($select->can_read);
 		next if $said{out} !~ s/^done (true|false)\n\z//m;
 		$said{failed} = $1;
 

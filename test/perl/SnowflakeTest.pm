@@ -191,7 +191,8 @@ sub query
 	{
 		my ($answer, $error) = $sql =~ /;/ ? $node->ask($sql) : $node->look($sql);
 
-		croak $error if ($error // '') =~ /(?:ERROR|FATAL):  /;
+		croak $error
+		  if ($error // '') =~ /(?:ERROR|FATAL):  |connection to server was lost/;
 		return $answer if defined $answer;
 	}
 	$params{connstr} = $node->connstr($dbname) . " user=$user" if defined $user;
@@ -927,12 +928,14 @@ sub finish_minter
 	return [ split /\n/, $ids ];
 }
 
-# How many of these IDs are not larger than the one before.
+# How many of these IDs are not larger than the one before.  It shows them.
 sub disorder
 {
 	my ($ids) = @_;
+	my @wrong = grep { $ids->[$_] <= $ids->[ $_ - 1 ] } 1 .. $#$ids;
 
-	return scalar(grep { $ids->[$_] <= $ids->[ $_ - 1 ] } 1 .. $#$ids);
+	Test::More::diag("the IDs $_ and before: <$ids->[$_]> <$ids->[ $_ - 1 ]>") foreach @wrong;
+	return scalar @wrong;
 }
 
 # Let nodes mint side by side, in bursts with pauses, for some seconds.  Returns the
