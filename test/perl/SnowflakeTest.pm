@@ -49,7 +49,7 @@ our @EXPORT = qw(
   look member_conf members mint mint_many mint_together minting_node new_clock new_coordinator
   new_member new_node pass_days patience query refused refuses reload_with restart_node said session
   set_clock set_conf sleeps_of start_after_kill start_minter start_statement start_time
-  start_with_clock status step_clock stop_clock stop_time stored table takes_less thaw wait_for_gate
+  start_with_clock status step_clock stop_time stored table takes_less thaw wait_for_gate
   wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
 );
 
@@ -473,15 +473,15 @@ sub build_shim
 	return $shim = $library;
 }
 
-# A new clock file, which says the true time; returns its path.  It has six numbers, in ns: how far the
-# clock is from the true time; that of the clocks nobody sets, for pass_days(); where stop_clock() has
-# stopped it; and where stop_time() has stopped all three.
+# A new clock file, which says the true time; returns its path.  It has five numbers, in ns: how far the
+# clock is from the true time; that of the clocks nobody sets, for pass_days(); and where stop_time()
+# has stopped all three.
 sub new_clock
 {
 	my ($name) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.clock";
 
-	append_to_file($file, pack('q6', (0) x 6));
+	append_to_file($file, pack('q5', (0) x 5));
 	return $file;
 }
 
@@ -489,7 +489,7 @@ sub clock_numbers
 {
 	my ($file) = @_;
 
-	return unpack 'q6', slurp_file($file);
+	return unpack 'q5', slurp_file($file);
 }
 
 # Change them, from a place on.  The file must be overwritten in place, and in one write, because
@@ -544,16 +544,6 @@ sub step_clock
 	return;
 }
 
-# Stop the clock at the present time, or with 0 have it go on.  While it stands, no
-# timeout of the server comes, such as that of a lock or of a statement.
-sub stop_clock
-{
-	my ($file, $stop) = @_;
-
-	set_clock_numbers($file, 2, $stop ? 1e9 * Time::HiRes::time() + (clock_numbers($file))[0] : 0);
-	return;
-}
-
 # Read the clocks that a server has, in ns, as if in one moment.
 sub read_clocks
 {
@@ -577,7 +567,7 @@ sub stop_time
 	my ($real, $monotonic, $boot) = read_clocks();
 
 	set_clock_numbers(
-		$file, 3,
+		$file, 2,
 		$real + $offset,
 		$monotonic + $steady_offset,
 		$boot + $steady_offset);
@@ -588,9 +578,9 @@ sub stop_time
 sub change_stopped
 {
 	my ($file, @ms) = @_;
-	my @stopped = (clock_numbers($file))[ 3 .. 5 ];
+	my @stopped = (clock_numbers($file))[ 2 .. 4 ];
 
-	set_clock_numbers($file, 3, map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2)
+	set_clock_numbers($file, 2, map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2)
 	  if $stopped[0] != 0;
 	return;
 }
@@ -608,10 +598,10 @@ sub let_pass
 sub start_time
 {
 	my ($file) = @_;
-	my ($real, $monotonic) = (clock_numbers($file))[ 3, 4 ];
+	my ($real, $monotonic) = (clock_numbers($file))[ 2, 3 ];
 	my @now = read_clocks();
 
-	set_clock_numbers($file, 0, $real - $now[0], $monotonic - $now[1], (0) x 4);
+	set_clock_numbers($file, 0, $real - $now[0], $monotonic - $now[1], (0) x 3);
 	return;
 }
 

@@ -3,20 +3,15 @@
  * clock_shim.c
  *		A wall clock that tests can step, for LD_PRELOAD into a server.
  *
- * Adds an offset to every reading of the real-time clock.  The offset is a
- * single int64 of nanoseconds in native byte order, in the file that the
- * environment variable SNOWFLAKE_CLOCK_FILE names.  Every process maps that
- * file, so writing the eight bytes steps the clock of all processes of a
- * running server at once, between one reading and the next.  Without the
- * variable, or without the file, the offset is 0.
- *
- * CLOCK_MONOTONIC and CLOCK_BOOTTIME are left alone, as they are when an
- * administrator sets the clock, unless the file has eight more bytes, which are
- * their offset: so a test can let a day pass.  Where yet another eight are not
- * 0, the real-time clock stands still at that many nanoseconds.  Where one of the
- * next three is not 0, so does CLOCK_REALTIME, CLOCK_MONOTONIC or CLOCK_BOOTTIME: all of
- * them together, so that a server does not notice how long a busy machine takes for
- * what is done meanwhile.  A reading costs about 15 ns more than without the shim, so a
+ * The environment variable SNOWFLAKE_CLOCK_FILE names a file of five int64 in
+ * native byte order, in nanoseconds: what is added to every reading of the
+ * real-time clock; what is added to CLOCK_MONOTONIC and CLOCK_BOOTTIME, which
+ * are left alone when an administrator sets the clock, so that a test can let a
+ * day pass; and where CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME stand
+ * still, unless it is 0, so that a server does not notice how long a busy
+ * machine takes.  Every process maps that file, so writing it changes the
+ * clocks of all processes of a running server at once, between one reading and
+ * the next.  A reading costs about 15 ns more than without the shim, so a
  * server under it still runs at full speed.
  *
  *		cc -shared -fPIC -O2 -o clock_shim.so clock_shim.c -ldl
@@ -37,11 +32,8 @@
 
 static int	(*real_clock_gettime) (clockid_t, struct timespec *);
 
-static const int64_t no_offset_nsec = 0;
-static const int64_t *offset_nsec = &no_offset_nsec;
-static const int64_t *monotonic_offset_nsec = &no_offset_nsec;
-static const int64_t *stopped_at_nsec = &no_offset_nsec;
-static const int64_t *all_stopped_at_nsec = NULL;	/* of three */
+static const int64_t all_zero[5];
+static const int64_t *file = all_zero;
 
 /*
  * Other libraries' constructors may ask for the time before ours has run, so
@@ -64,23 +56,13 @@ clock_shim_init(void)
 		if (fd >= 0)
 		{
 			/* beyond the end of a shorter file lies a SIGBUS, not a zero */
-			off_t		size = lseek(fd, 0, SEEK_END);
-
-			if (size >= (off_t) sizeof(int64_t))
+			if (lseek(fd, 0, SEEK_END) >= (off_t) sizeof(all_zero))
 			{
-				const int64_t *map = mmap(NULL, size, PROT_READ, MAP_SHARED,
-										  fd, 0);
+				const int64_t *map = mmap(NULL, sizeof(all_zero), PROT_READ,
+										  MAP_SHARED, fd, 0);
 
 				if (map != MAP_FAILED)
-				{
-					offset_nsec = map;
-					if (size >= (off_t) (2 * sizeof(int64_t)))
-						monotonic_offset_nsec = map + 1;
-					if (size >= (off_t) (3 * sizeof(int64_t)))
-						stopped_at_nsec = map + 2;
-					if (size >= (off_t) (6 * sizeof(int64_t)))
-						all_stopped_at_nsec = map + 3;
-				}
+					file = map;
 			}
 			close(fd);
 		}
@@ -91,47 +73,36 @@ int
 clock_gettime(clockid_t clock, struct timespec *ts)
 {
 	int			result;
+	int			which = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? 0 :
+	clock == CLOCK_MONOTONIC ? 1 : clock == CLOCK_BOOTTIME ? 2 : -1;
+	int64_t		offset;
+	int64_t		stopped_at;
 
 	if (real_clock_gettime == NULL)
 		clock_shim_init();
 	result = real_clock_gettime(clock, ts);
-	if (result == 0 &&
-		(clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
-		 clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME))
+	if (result != 0 || which < 0)
+		return result;
+
+	stopped_at = __atomic_load_n(&file[2 + which], __ATOMIC_RELAXED);
+	if (stopped_at != 0)
 	{
-		int			steady = clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE;
-		int64_t		offset = __atomic_load_n(steady ? monotonic_offset_nsec : offset_nsec,
-											 __ATOMIC_RELAXED);
-		int64_t		stopped_at = steady ? 0 :
-		__atomic_load_n(stopped_at_nsec, __ATOMIC_RELAXED);
-
-		if (all_stopped_at_nsec != NULL)
-		{
-			int			i = !steady ? 0 : clock == CLOCK_MONOTONIC ? 1 : 2;
-			int64_t		all_stopped_at = __atomic_load_n(all_stopped_at_nsec + i,
-														 __ATOMIC_RELAXED);
-
-			if (all_stopped_at != 0)
-				stopped_at = all_stopped_at;
-		}
-		if (stopped_at != 0)
-		{
-			ts->tv_sec = stopped_at / NSEC_PER_SEC;
-			ts->tv_nsec = stopped_at % NSEC_PER_SEC;
-			return result;
-		}
-		ts->tv_sec += offset / NSEC_PER_SEC;
-		ts->tv_nsec += offset % NSEC_PER_SEC;
-		if (ts->tv_nsec < 0)
-		{
-			ts->tv_nsec += NSEC_PER_SEC;
-			ts->tv_sec--;
-		}
-		else if (ts->tv_nsec >= NSEC_PER_SEC)
-		{
-			ts->tv_nsec -= NSEC_PER_SEC;
-			ts->tv_sec++;
-		}
+		ts->tv_sec = stopped_at / NSEC_PER_SEC;
+		ts->tv_nsec = stopped_at % NSEC_PER_SEC;
+		return result;
+	}
+	offset = __atomic_load_n(&file[which > 0], __ATOMIC_RELAXED);
+	ts->tv_sec += offset / NSEC_PER_SEC;
+	ts->tv_nsec += offset % NSEC_PER_SEC;
+	if (ts->tv_nsec < 0)
+	{
+		ts->tv_nsec += NSEC_PER_SEC;
+		ts->tv_sec--;
+	}
+	else if (ts->tv_nsec >= NSEC_PER_SEC)
+	{
+		ts->tv_nsec -= NSEC_PER_SEC;
+		ts->tv_sec++;
 	}
 	return result;
 }
