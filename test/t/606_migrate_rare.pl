@@ -136,91 +136,74 @@ query(
 	CREATE SCHEMA odd AUTHORIZATION rare_owner;
 	CREATE EXTENSION file_fdw;
 	CREATE SERVER odd_server FOREIGN DATA WRAPPER file_fdw}, dbname => 'online');
-my $i = 0;
-foreach my $case (
-	[
-		'two parents', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE TABLE odd.%1$s_too (id integer NOT NULL);
-		CREATE TABLE odd.%1$s_child () INHERITS (odd.%1$s, odd.%1$s_too)}, 'table odd.%s_child', 'bigint'
-	],
-	[
-		'a domain of a view', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE VIEW odd.%1$s_view AS SELECT id FROM odd.%1$s;
-		CREATE DOMAIN odd.%1$s_row AS odd.%1$s_view CHECK ((VALUE).id > 0)}, 'type odd.%s_row', 'bigint'
-	],
-	[
-		'a view of an extension', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE VIEW odd.%1$s_view AS SELECT id FROM odd.%1$s;
-		RESET ROLE;
-		ALTER EXTENSION file_fdw ADD VIEW odd.%1$s_view}, 'view odd.%s_view', 'bigint'
-	],
-	[
-		'a table of a type', q{
-		CREATE TYPE odd.%1$s_type AS (id integer);
-		CREATE TABLE odd.%1$s OF odd.%1$s_type (PRIMARY KEY (id));
-		CREATE SEQUENCE odd.%1$s_seq;
-		ALTER TABLE odd.%1$s ALTER COLUMN id SET DEFAULT nextval('odd.%1$s_seq')}, 'table odd.%s',
-		'bigint'
-	],
-	[
-		'a column of the row type', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE TABLE odd.%1$s_rows (rows odd.%1$s[])}, 'column odd.%s_rows.rows', 'bigint'
-	],
-	[
-		'a partition key', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY) PARTITION BY RANGE (id)}, 'table odd.%s', 'bigint'
-	],
-	[
-		'an index that needs an integer', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE FUNCTION odd.%1$s_of(integer) RETURNS integer LANGUAGE sql IMMUTABLE RETURN $1;
-		CREATE INDEX ON odd.%1$s (odd.%1$s_of(id))}, 'table odd.%s', 'bigint'
-	],
-	[
-		'a function that only a superuser makes', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE FUNCTION odd.%1$s_leakproof() RETURNS bigint LANGUAGE sql BEGIN ATOMIC SELECT max(id) FROM odd.%1$s; END;
-		RESET ROLE;
-		ALTER FUNCTION odd.%1$s_leakproof() LEAKPROOF}, 'function odd.%s_leakproof()', 'bigint'
-	],
-	[
-		'a schema in which nothing may be created', q{
-		CREATE SCHEMA odd_%1$s;
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE VIEW odd_%1$s.view AS SELECT id FROM odd.%1$s;
-		REVOKE CREATE ON SCHEMA odd_%1$s FROM rare_owner}, 'view odd_%s.view', 'bigint'
-	],
-	[
-		'a filter of a publication', q{
-		CREATE TABLE odd.%1$s (id serial PRIMARY KEY);
-		CREATE PUBLICATION %1$s FOR TABLE odd.%1$s WHERE (id > 5)}, 'publication %s', 'snowflake'
-	])
-{
-	my ($name, $sql, $object, $type) = @$case;
-	my $table = 'odd_' . ++$i;
 
-	query($node, 'SET ROLE rare_owner;' . ($sql =~ s/%1\$s/$table/gr), dbname => 'online');
-	$object = sprintf $object, $table;
+# What is in the way, which object that is, for keys of which type, and how it comes about; "this"
+# is the table whose key is to be converted.
+my @cases = split /^(\S.*)\n/m, q{
+two parents | table odd.this_child | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE TABLE odd.this_too (id integer NOT NULL);
+	CREATE TABLE odd.this_child () INHERITS (odd.this, odd.this_too);
+a domain of a view | type odd.this_row | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE VIEW odd.this_view AS SELECT id FROM odd.this;
+	CREATE DOMAIN odd.this_row AS odd.this_view CHECK ((VALUE).id > 0);
+a view of an extension | view odd.this_view | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE VIEW odd.this_view AS SELECT id FROM odd.this;
+	RESET ROLE;
+	ALTER EXTENSION file_fdw ADD VIEW odd.this_view;
+a table of a type | table odd.this | bigint
+	CREATE TYPE odd.this_type AS (id integer);
+	CREATE TABLE odd.this OF odd.this_type (PRIMARY KEY (id));
+	CREATE SEQUENCE odd.this_seq;
+	ALTER TABLE odd.this ALTER COLUMN id SET DEFAULT nextval('odd.this_seq');
+a column of the row type | column odd.this_rows.rows | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE TABLE odd.this_rows (rows odd.this[]);
+a partition key | table odd.this | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY) PARTITION BY RANGE (id);
+an index that needs an integer | table odd.this | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE FUNCTION odd.this_of(integer) RETURNS integer LANGUAGE sql IMMUTABLE RETURN $1;
+	CREATE INDEX ON odd.this (odd.this_of(id));
+a function that only a superuser makes | function odd.this_leakproof() | bigint
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE FUNCTION odd.this_leakproof() RETURNS bigint LANGUAGE sql BEGIN ATOMIC SELECT max(id) FROM odd.this; END;
+	RESET ROLE;
+	ALTER FUNCTION odd.this_leakproof() LEAKPROOF;
+a schema in which nothing may be created | view odd_this.view | bigint
+	CREATE SCHEMA odd_this;
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE VIEW odd_this.view AS SELECT id FROM odd.this;
+	REVOKE CREATE ON SCHEMA odd_this FROM rare_owner;
+a filter of a publication | publication this | snowflake
+	CREATE TABLE odd.this (id serial PRIMARY KEY);
+	CREATE PUBLICATION this FOR TABLE odd.this WHERE (id > 5);
+};
+my $odd_objects = sub { return catalog($node, 'online', '-v', q{n=IN ('odd')}); };
+shift @cases;
+foreach my $i (1 .. @cases / 2)
+{
+	my ($case, $sql) = map { s/this/odd_$i/gr } splice @cases, 0, 2;
+	my ($name, $object, $type) = split / \| /, $case;
+
+	query($node, "SET ROLE rare_owner; $sql", dbname => 'online');
 	like(
 		as_owner(
 			'online',
-			"SELECT string_agg(object, ' ') FROM snowflake_migrate.plan('{odd.$table}', '$type') WHERE finding = 'blocks'"
+			"SELECT string_agg(object, ' ') FROM snowflake_migrate.plan('{odd.odd_$i}', '$type') WHERE finding = 'blocks'"
 		),
 		qr/^\Q$object\E/,
 		"$name: the plan says what is in the way");
-	my $odd = catalog($node, 'online', '-v', q{n=IN ('odd')});
+	my $before = $odd_objects->();
 	refuses(
 		$node,
-		"SET ROLE rare_owner; SELECT * FROM snowflake_migrate.convert('{odd.$table}', '$type')",
+		"SET ROLE rare_owner; SELECT * FROM snowflake_migrate.convert('{odd.odd_$i}', '$type')",
 		'55000',
 		"$name: it is refused",
 		dbname => 'online');
-	is(difference($odd, catalog($node, 'online', '-v', q{n=IN ('odd')})),
-		'', "$name: nothing is changed");
+	is(difference($before, $odd_objects->()), '', "$name: nothing is changed");
 }
 
 # Of the session's own
