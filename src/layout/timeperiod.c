@@ -278,23 +278,16 @@ get_end(FunctionCallInfo fcinfo, bool is_end)
 		return time;
 	if (tz == NULL)
 		return is_end ? DT_NOEND : DT_NOBEGIN;
-	if (is_end)
-	{
-		if (instant)
-		{
-			offsets_around(tz, time, &low, &high);
-			time = less_seconds(time, -high);
-		}
-		time = plus_unit(time, unit);
-		if (TIMESTAMP_NOT_FINITE(time))
-			return time;
-	}
 	offsets_around(tz, time, &low, &high);
 
 	/* the local time of a truncated instant may be off by as much again */
-	if (is_end)
-		return less_seconds(time, low - (instant ? 0 : high - low));
-	return less_seconds(time, (instant ? 0 : high) + (high - low));
+	if (!is_end)
+		return less_seconds(time, (instant ? 0 : high) + (high - low));
+	time = plus_unit(less_seconds(time, instant ? -high : low - high), unit);
+	if (TIMESTAMP_NOT_FINITE(time))
+		return time;
+	offsets_around(tz, time, &low, &high);
+	return less_seconds(time, low);
 }
 
 Datum

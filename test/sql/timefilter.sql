@@ -122,6 +122,8 @@ SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unne
 -- An abbreviation of a time zone, and a zone that there is not, leave the range open.
 SELECT conditions($$SELECT FROM recent WHERE created_at AT TIME ZONE 'EST' >= '2026-01-30'$$),
 	snowflake_period_start(timestamp '2026-01-30', 'day', 'EST'), snowflake_period_end(timestamp '2026-01-30', 'day', 'No/where');
+-- Clocks were set from the end of 1994-12-30 to 1995-01-01 there, so that the start of 1995 is not after this date.
+SELECT snowflake_period_end(date '1994-12-31', 'year', 'Pacific/Kiritimati');
 -- Nothing is truncated that raises an error: the filter does not do that for the rows.
 SELECT count(*) FROM recent WHERE date_trunc('century', created_at AT TIME ZONE 'UTC') < timestamp '4714-11-24 BC';
 
