@@ -73,4 +73,4 @@ say "
 == What next
 Install it, and mint an ID of your own:  README.md, from \"Install\" on
 Why no ID comes twice:                   doc/design.md
-Run the tests:                           bash test/run.sh build regress isolation tap"
+Run the tests:                           bash test/run.sh short"

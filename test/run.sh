@@ -4,6 +4,7 @@
 # and harness.pl adds up: the last line of the output is "N passed, N failed".
 #
 #   bash test/run.sh                      what each push needs, as continuous integration runs it
+#   bash test/run.sh short                the promises in five minutes: no TAP test that is long
 #   bash test/run.sh nightly              everything, in hours
 #   bash test/run.sh build regress isolation tap
 #                                         some kinds: what one PostgreSQL version is tested with
@@ -24,6 +25,7 @@
 . "$root/test/debian.sh"
 push="versions build regress isolation tap times races torture fleet check"
 nightly="matrix upgrade package image newcomer build regress isolation tap times races model fuzz sqlsmith convert differ clients tools campaigns check"
+short="regress isolation tap"
 known="$nightly versions torture fleet patroni coverage"
 
 # Which kinds of tests, and which of each or what options, from the command line.
@@ -33,6 +35,9 @@ for argument in "$@"; do
 	if [ "$*" = nightly ]; then
 		kinds=$nightly
 		only[times]=" --queries 20000"
+	elif [ "$*" = short ]; then
+		kinds=$short
+		only[tap]=" $(cd "$root/test/t" && grep -Lx '# long' -- *.pl | tr '\n' ' ')"
 	elif [[ " $known " == *" $argument "* ]]; then
 		kind=$argument
 		kinds+=" $kind"
@@ -241,13 +246,11 @@ signal_harness()
 # What is missing is said before any of it is asked for.  Some tests install more.
 mapfile -t packages < <(missing_packages tests)
 with_coordinators=
-case "$kinds " in
-	*" build "* | *" tap "* | *" fleet "* | *" campaigns "*)
-		with_coordinators=yes
-		# shellcheck disable=SC2206 # one word each
-		[ -e /etc/snowflake-matrix ] || packages+=($coordinator_packages)
-		;;
-esac
+if [[ "$*" != short && "$kinds " =~ \ (build|tap|fleet|campaigns)\  ]]; then
+	with_coordinators=yes
+	# shellcheck disable=SC2206 # one word each
+	[ -e /etc/snowflake-matrix ] || packages+=($coordinator_packages)
+fi
 [[ "$kinds " != *" build "* ]] || command -v clang >/dev/null || packages+=(clang)
 [ -n "$HARNESS_TAP" ] || announce_packages "${packages[@]}"
 step "install what is missing" install_missing tests

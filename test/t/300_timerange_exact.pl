@@ -1,6 +1,7 @@
 # Filters on the times of snowflakes find the same rows as plain comparisons of
 # timestamptz, for every kind of layout, with and without an index.  SNOWFLAKE_TEST_ROWS is the
 # number of IDs of each layout.
+# long
 
 use strict;
 use warnings;

@@ -2,7 +2,6 @@
 # without a node ID in their configuration.  A fleet is created, its leases are renewed,
 # given back and used up, and it survives a coordinator that is away for a while.
 # versions: all
-# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Copies of a server that leases its node ID mint beside it, with the same configuration: each
 # leases a node ID of its own, whatever is copied and how, and whatever the clocks say.  No ID
 # comes twice.
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # A server that is stopped while its node ID is taken over, a lessee or a keeper that is
 # frozen, a coordinator that falls silent: no server mints what another one may mint, and
 # the gate closes when the lease has ended, even if nothing is minted.
+# long
 
 use strict;
 use warnings;

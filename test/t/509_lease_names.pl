@@ -1,5 +1,6 @@
 # Names that are not resolved, and hosts that are silent: they hold up neither a lease nor the
 # server.
+# long
 
 use strict;
 use warnings;

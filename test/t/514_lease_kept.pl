@@ -1,6 +1,7 @@
 # What a stop, or a terminated lessee, gives back of a lease: everything that was not minted
 # with it, and nothing that was.  It is not given back while a session may mint with it, or if
 # nobody knows what was minted.
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,5 @@
 # A write of a lease whose commit or whose answer is in doubt, or that has to wait, and hosts of
 # the coordinator that do not answer: no lease is lost or doubled, and the next host is asked.
-# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Leases and floors to the exact tick, while the server's time is stopped: nothing is taken
 # before the floor of the fleet, which ends where the next tick begins, and each lease begins
 # above it.  A lease is renewed when half of it has passed by any measure.
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # The other side is not a coordinator, or its records were tampered with: each fault has its
 # own error, and neither stops the server nor uses up its memory.  Unusable URLs and password
 # files are refused before any host is asked.
+# long
 
 use strict;
 use warnings;

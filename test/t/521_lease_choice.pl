@@ -1,6 +1,7 @@
 # Which node ID a server leases: the one that it had, or else the smallest that nobody had, or
 # else the one whose lease ended first.  Many servers choose at the same time, and all but one
 # are late: those that are late spread, so that each has one after a few attempts.
+# long
 
 use strict;
 use warnings;

@@ -3,7 +3,6 @@
 # have been changed.
 #
 # versions: all
-# long
 
 use strict;
 use warnings;

@@ -3,6 +3,7 @@
 # and then nothing is changed.
 #
 # versions: all
+# long
 
 use strict;
 use warnings;
