@@ -1,6 +1,6 @@
 # Node IDs are leased: from a PostgreSQL server that does not have the library, by servers
-# without a node ID in their configuration.  A fleet is created, its leases are renewed,
-# given back and used up, and it survives a coordinator that is away for a while.
+# without a node ID in their configuration.  A fleet is created as doc/fleet.md says, its leases
+# are renewed, given back and used up, and it survives a coordinator that is away for a while.
 # versions: all
 
 use strict;
@@ -10,12 +10,29 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
+use PostgreSQL::Test::Utils;
 use Sys::Hostname;
 use Test::More;
 
+my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
 my $coordinator = new_coordinator();
+my $url = coordinator_url($coordinator) =~ s{//}{//fleet@}r;
 my $lease = patience(10);
-my $one = start_member('one', $coordinator, lease => "${lease}s");
+my $one = start_member('one', $url, lease => "${lease}s");
+
+# The page's statements that follow such a line run.
+sub runs
+{
+	my ($node, $line, $where) = @_;
+
+	foreach my $sql (grep { !/fleet_create/ } $page =~ /^$line```sql\n(.*?)^```$/msg)
+	{
+		my ($status, undef, $error) = $node->psql('postgres', $sql);
+
+		is("$status $error", '0 ', "runs at the $where: " . ($sql =~ /^(.*)$/m)[0]);
+	}
+	return;
+}
 
 # Nothing is granted before the fleet is founded.
 wait_for_status($one, q{gate ~ 'no node ID is leased' AND coordinator = 'unreachable'});
@@ -24,7 +41,12 @@ is( "$error->{sqlstate} $error->{message}",
 	'55000 this server has not leased a node ID',
 	'without a table of the fleet nothing is minted');
 
-# Founded, by a server of the fleet, whose lessee is frozen meanwhile
+# Founded, by a server of the fleet, whose lessee is frozen meanwhile, with a role and the rights
+# that the page gives it.  The script that is installed has the same statements.
+my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
+runs($coordinator, "<!-- at the coordinator -->\n", 'coordinator');
+like($page, qr/^\Q$_\E$/m, "the page has: $_") foreach $script =~ /^(CREATE .*)$/mg;
+like($script, qr/\Q$_\E/, "the script has: $_") foreach $page =~ /^(GRANT .*)$/mg;
 freeze(lessee($one));
 my (undef, undef, $notice) = $one->psql('postgres', 'SELECT snowflake_fleet_create()');
 thaw();
@@ -33,17 +55,15 @@ like(
 	qr/NOTICE:  the fleet exists, but this server has not leased a node ID yet/,
 	'the founder of a fleet waits for a lease, and is told when none comes');
 wait_for_mint($one);
-is( status(
-		$one,
-		"node, node_source, coordinator, lease_until BETWEEN now() + 0.4 * interval '$lease s' AND now() + interval '$lease s'"
-	),
+wait_for_status($one, "lease_until > now() + 0.8 * interval '$lease s'");
+is( status($one, "node, node_source, coordinator, lease_until <= now() + interval '$lease s'"),
 	'0|postgresql|reachable|t',
 	'the first server gets the first node ID, says where from, and for how long');
 is(listed($one, q{leased_from BETWEEN now() - interval '1h' AND now()}),
 	't', 'and grants nothing from before');
 
 # A second server, which would reserve, and let mints use, more than it has leased
-my $two = start_member('two', $coordinator,
+my $two = start_member('two', $url,
 	conf => "snowflake.reservation = '1min'\nsnowflake.max_jump = '1min'\n");
 wait_for_mint($two);
 is(status($two, 'node'), '1', 'the second server gets another');
@@ -117,7 +137,6 @@ wait_for_status($one, "lease_renewals > $renewals");
 is(status($one, "lease_until >= '$until'"), 't', 'no renewal makes a lease shorter');
 
 # A lease from before is of no use to a generator that has gone beyond its end.
-my $url = query($two, 'SHOW snowflake.node_source');
 set_conf($two, 'snowflake.node_source' => 'setting', 'snowflake.node_id' => 900);
 wait_for_status($two, q{node = 900 AND gate = 'open'});
 query($two, q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '3 days'), true)});
@@ -132,5 +151,11 @@ wait_for_status($two, q{node = 901 AND gate = 'open'});
 wait_until('there is no lessee any more', sub { !lessee($two) });
 set_conf($two, 'snowflake.node_source' => $url);
 wait_until('there is one when node IDs are leased again', sub { lessee($two) });
+
+# What else the page has for a server, which has a fleet
+$coordinator->start;
+$one->restart;
+wait_for_mint($one);
+runs($one, "\n", 'server');
 
 done_testing();

@@ -12,8 +12,8 @@ use SnowflakeFleet;
 use SnowflakeTest;
 use Test::More;
 
-# as short as the machine permits that something is done within it
-my $lease = patience(6);
+# as short as the machine permits that something is done within half of it
+my $lease = patience(10);
 my $coordinator = new_coordinator();
 my $went_back = q{gate = 'closed: the coordinator went back in time'};
 my @lists;

@@ -1,7 +1,6 @@
 # What an administrator can do for a fleet, and which messages there are: create it,
 # re-create it above a given or a default floor, reclaim a node ID.  How soon all servers
-# mint again if one of them has a clock that is ahead, or if node IDs were set by hand
-# before.
+# mint again if one of them has a clock that is ahead.
 # long
 
 use strict;
@@ -177,28 +176,6 @@ wait_for_status($two, $went_back);
 pass('a holder that there is all the same notices');
 recover($one);
 mint_at_clock($one, $two);
-$_->stop foreach $one, $two;
-
-# A server with a number of its own has a clock that is ahead.  It comes into a fleet that
-# leases that number to another: nothing of it is granted below its newest ID.
-query($coordinator, 'DROP SCHEMA snowflake_fleet CASCADE');
-set_clock($clock, 25_000);
-my $by_hand = new_node('by_hand', node_id => 0, conf => "snowflake.max_wait = '1min'\n");
-start_with_clock($by_hand, $clock);
-query($by_hand, 'CREATE EXTENSION snowflake');
-@lists = ([ mint_many($by_hand, 30_000) ]);
-my $newest = status($by_hand, 'last_time');
-$one = start_member('founder', $coordinator, conf => "snowflake.max_wait = '1min'\n");
-query($one, "SELECT snowflake_fleet_create('$newest')");
-wait_for_status($one, "gate = 'closed: no node ID is leased yet' AND advice ~ '$waits'");
-$by_hand->append_conf('postgresql.conf',
-	member_conf($coordinator) . "snowflake.lease_nodes = '5-9'\n");
-$by_hand->reload;
-push @lists, [ mint_many($one, 30_000) ];
-is(status($one, 'node'), 0, 'another server gets the number that was set by hand');
-is(listed($one, "leased_from > '$newest'", 0), 't', 'above the floor');
-is(duplicates(@lists), 0, 'no ID twice');
-$by_hand->stop;
 
 # A lease counts for a recovery, though the next one is to be short.
 set_conf($one, 'snowflake.lease' => '1h');
@@ -212,7 +189,7 @@ like(
 # It is told if the fleet at another coordinator begins below that.
 my $second = coordinator_url($coordinator) =~ s/postgres$/second/r;
 $two->append_conf('postgresql.conf', "snowflake.node_source = '$second'");
-$two->start;
+$two->restart;
 query($two, 'SELECT snowflake_fleet_create()');
 set_conf($one, 'snowflake.node_source' => $second);
 $one->wait_for_log(qr/WARNING:  the floor of the snowflake fleet is below a lease of this server/);

@@ -1,6 +1,6 @@
 # What a stop, or a terminated lessee, gives back of a lease: everything that was not minted
 # with it, and nothing that was.  It is not given back while a session may mint with it, or if
-# nobody knows what was minted.
+# nobody knows what was minted.  One section needs injection points.
 # long
 
 use strict;
@@ -11,6 +11,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $coordinator = new_coordinator(init => { allows_streaming => 1 });
@@ -150,9 +151,51 @@ thaw();
 $session->quit;
 $three->stop('immediate');
 
-# A keeper that closes the gate, and cannot store its end
+$one->append_conf('postgresql.conf', q{snowflake.lease = '5min'});
 $one->start;
 wait_for_mint($one);
+
+# A lessee and a keeper are terminated, and overlap: another keeper opens the gate, and closes it,
+# while the lessee is about to give the lease back.
+SKIP:
+{
+	skip 'the server has no injection points, or not their extension', 2
+	  if !-e '/proc/self/stat' || !has_injection_points($one);
+	$node = status($one, 'node');
+	$session = session($one, q{SELECT injection_points_attach('snowflake-give-back', 'wait')});
+
+	# The lessee is in no view, for it has no database.  So it is at the injection point when it
+	# only sleeps, for there is no keeper to wait for any more, and the coordinator answers.
+	my $lessee = lessee($one);
+	my $slept = 0;
+	freeze($one->{_pid});
+	kill 'TERM', $lessee;
+	end_children($one, qr/snowflake keeper/);
+	wait_until(
+		'the lessee is about to give the lease back',
+		sub {
+			$slept = slurp_file("/proc/$lessee/stat") =~ /\) S/ ? $slept + 1 : 0;
+			return $slept > 20;
+		});
+	thaw();
+	wait_until('there is another keeper', sub { children($one, qr/snowflake keeper/) });
+	wait_until('it mints',
+		sub { $session->query_safe('SELECT gate FROM snowflake_status') eq 'open' });
+	my $tick = $session->query_safe('SELECT snowflake_next()') >> 22;
+	$granted = until_of($node);
+	end_children($one, qr/snowflake keeper/);
+	$session->query_safe(
+		q{SELECT injection_points_detach('snowflake-give-back'), injection_points_wakeup('snowflake-give-back')}
+	);
+	wait_until('the lessee has ended', sub { !lessee($one) });
+	cmp_ok($granted, '>=', $tick, 'a lease is minted with while it is given back');
+	is(until_of($node), $granted, 'so it is not, but ends by itself');
+	thaw();
+	$session->quit;
+	wait_for_mint($one);
+}
+
+# A keeper that closes the gate, and cannot store its end
 $node = status($one, 'node');
 $granted = until_of($node);
 query($one, 'ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text');
