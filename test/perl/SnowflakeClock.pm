@@ -17,7 +17,7 @@ SnowflakeClock - a server whose time stands still, but for what a test lets pass
 =head1 DESCRIPTION
 
 However long a busy machine takes, for the server no time passes, so that times can be
-compared.  All of them are in milliseconds.  A mint does not wait for the clock
+compared.  All of them are in milliseconds, and C<$second> to C<$year> are so many.  A mint does not wait for the clock
 (C<snowflake.max_wait> is 0 in its session), and for the keeper as long as it takes.
 
 =cut
@@ -27,12 +27,19 @@ package SnowflakeClock;
 use strict;
 use warnings;
 
+use Exporter 'import';
 use SnowflakeTest qw(
   disorder finish_statement let_pass look minting_node new_clock query set_conf start_minter start_statement
-  start_time start_with_clock status
-  step_clock stop_time wait_for_gate wait_for_status
+  start_with_clock status step_clock stop_time wait_for_gate wait_for_status
 );
 use Test::More ();
+
+our @EXPORT = qw($second $minute $hour $day $year);
+our $second = 1_000;
+our $minute = 60 * $second;
+our $hour = 60 * $minute;
+our $day = 24 * $hour;
+our $year = 365 * $day;
 
 # Parameters are those of SnowflakeTest::minting_node().
 sub new
@@ -90,16 +97,6 @@ sub wait_watched
 		$self->wait_ms($ms / $bits);
 		look($self->{node});
 	}
-	return;
-}
-
-# From now on time passes, and a mint waits as long as anybody's.
-sub pass_time
-{
-	my ($self) = @_;
-
-	start_time($self->{clock});
-	$self->{session}->query_safe('RESET snowflake.max_wait');
 	return;
 }
 

@@ -15,7 +15,6 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use File::Basename qw(dirname);
 use HTTP::Tiny;
 use IO::Select;
 use IO::Socket::INET;
@@ -25,7 +24,7 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 
 our @EXPORT = qw(
-  answer_request build_resolver_shim consul_program consul_request etcdctl hosts kill_members message
+  answer_request consul_program consul_request etcdctl hosts kill_members message
   new_certificate new_consul new_doubtful_proxy new_etcd new_false new_false_http
   new_false_postgresql new_proxy new_relay new_silent new_zookeeper read_request release result
   start_members write_passfile zookeeper_error
@@ -189,18 +188,6 @@ sub serve
 	}
 	push @running, $pid;
 	return '127.0.0.1:' . $listener->sockport;
-}
-
-# Compile what stands before the system's resolver: names that end with ".held" take their time,
-# ".missing" is not found, ".here" is this machine.  Returns its path.
-sub build_resolver_shim
-{
-	my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
-
-	system_or_bail($ENV{CC} || 'cc',
-		'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
-		dirname(__FILE__) . '/../shim/resolver_shim.c', '-ldl');
-	return $shim;
 }
 
 # What listens, and does not answer: its "host:port".

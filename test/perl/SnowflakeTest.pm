@@ -22,6 +22,8 @@ SnowflakeTest - what the TAP tests of snowflake have in common
 
 =head1 DESCRIPTION
 
+A test that uses this has strict and warnings, and what Test::More and PostgreSQL::Test::Utils export.
+
 What asks a server asks in the database C<postgres>; the option C<dbname> names another one.
 
 =cut
@@ -32,7 +34,7 @@ use strict;
 use warnings;
 
 use Carp;
-use Exporter 'import';
+use Exporter ();
 use File::Basename;
 use File::Spec;
 use IPC::Run;
@@ -53,10 +55,22 @@ our @EXPORT = qw(
   wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
 );
 
-my $shim;
+my %shims;
 my $minters = 0;
 my $reloads = 0;
 my @frozen;
+
+sub import
+{
+	my ($class, @names) = @_;
+	my $caller = caller;
+
+	strict->import;
+	warnings->import;
+	Exporter::export($_, $caller)
+	  foreach $caller eq 'main' ? ('Test::More', 'PostgreSQL::Test::Utils') : ();
+	return Exporter::export($class, $caller, @names);
+}
 
 # A test that is told to end, since it has run for too long, says where it was, and stops its
 # servers.  A process that it has forked just ends.
@@ -453,24 +467,28 @@ sub extend
 	return;
 }
 
-# Compile the clock shim, once for all tests of a run; returns its path.
+# Compile a library of test/shim, once for all tests of a run; returns its path.
 sub build_shim
 {
-	return $shim if defined $shim;
-	my $directory =
-	  $ENV{SNOWFLAKE_WORK} ? "$ENV{SNOWFLAKE_WORK}/tmp" : PostgreSQL::Test::Utils::tempdir();
-	my $library = "$directory/clock_shim.so";
+	my ($name, @options) = @_;
 
-	if (!-e $library)
+	return $shims{$name} //= do
 	{
-		my $source = File::Spec->rel2abs(dirname(__FILE__) . '/../shim/clock_shim.c');
+		my $directory =
+		  $ENV{SNOWFLAKE_WORK} ? "$ENV{SNOWFLAKE_WORK}/tmp" : PostgreSQL::Test::Utils::tempdir();
+		my $library = "$directory/$name.so";
+		my $source = File::Spec->rel2abs(dirname(__FILE__) . "/../shim/$name.c");
 
-		PostgreSQL::Test::Utils::system_or_bail(
-			$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o',
-			"$library.$$", $source, '-ldl');
-		rename "$library.$$", $library or die "could not rename \"$library.$$\": $!";
-	}
-	return $shim = $library;
+		if (!-e $library)
+		{
+			PostgreSQL::Test::Utils::system_or_bail(
+				$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2',
+				'-Wall', '-o', "$library.$$", $source,
+				@options);
+			rename "$library.$$", $library or die "could not rename \"$library.$$\": $!";
+		}
+		$library;
+	};
 }
 
 # A new clock file, which says the true time; returns its path.  It has five numbers, in ns: how far the
@@ -512,7 +530,7 @@ sub start_with_clock
 {
 	my ($node, $file, %params) = @_;
 
-	local $ENV{LD_PRELOAD} = build_shim();
+	local $ENV{LD_PRELOAD} = build_shim('clock_shim', '-ldl');
 	local $ENV{SNOWFLAKE_CLOCK_FILE} = $file;
 	return $node->start(%params);
 }

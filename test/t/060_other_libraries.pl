@@ -2,22 +2,12 @@
 # shared memory, look at queries or plan them, and with one that guards a table by a hook of its own.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
-my $root = "$FindBin::RealBin/../..";
-my $hooks = PostgreSQL::Test::Utils::tempdir() . '/hooks.so';
 my ($include) = run_command([ 'pg_config', '--includedir-server' ]);
-system_or_bail($ENV{CC} || 'cc',
-	'-shared', '-fPIC', '-O2', '-Wall', "-I$include", '-o', $hooks,
-	"$root/test/shim/hooks_module.c");
-
+my $hooks = build_shim('hooks_module', "-I$include");
 my $node = new_node('main');
 my $filter = 'SELECT FROM orders WHERE (@@ id)::date = current_date';
 foreach my $libraries (

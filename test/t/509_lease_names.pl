@@ -14,8 +14,8 @@ use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# A resolver that takes its time for names that end with ".held"
-my $shim = build_resolver_shim() . ' ' . build_shim();
+# A resolver: names that end with ".held" take their time, ".missing" is not found, ".here" is this machine.
+my $shim = join ' ', map { build_shim($_, '-ldl') } 'resolver_shim', 'clock_shim';
 $ENV{RESOLVER_HOLDS} = PostgreSQL::Test::Utils::tempdir() . '/resolver_holds';
 my $clock = new_clock('server');
 my $missing = 'postgresql://name.missing/postgres';
