@@ -1,52 +1,86 @@
-# A synchronous standby with the primary's node ID takes over when the primary
-# is gone.  Although its clock is behind, its first ID is larger than every ID
-# that the primary issued, because the reservation came with the WAL.
+# A standby decodes IDs as its primary does, refuses to mint as it refuses nextval(), and says what would
+# prevent minting after a promotion.  If it is synchronous and has the primary's node ID, its first ID is
+# larger than every ID that the primary issued, although its clock is behind, because the reservation
+# came with the WAL; and the log says where its node ID comes from: it may have come with the data.
 # versions: all
-
-use strict;
-use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $behind = 2_000;    # ms
-
 my $clock = new_clock('primary');
-my $primary = minting_node(
+my $primary = new_node(
 	'primary',
-	clock => $clock,
+	node_id => undef,
 	init => { allows_streaming => 1 },
 	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '30s'
 });
-$primary->backup('base');
+start_with_clock($primary, $clock);
 
 sub sql { return query($primary, @_); }
 
-my $waiting =
-  qr/^The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\. Start a synchronous standby, or change synchronous_standby_names\.$/;
-my $keeper_waits =
-  q{FROM pg_stat_activity WHERE backend_type = 'snowflake keeper' AND wait_event = 'SyncRep'};
+sub standby_of_backup
+{
+	my ($name, $backup, $conf, %params) = @_;
+	my $node = SnowflakeNode->new($name);
 
-my $standby = SnowflakeNode->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-my $standby_clock = new_clock('standby');
-set_clock($standby_clock, -$behind);
-start_with_clock($standby, $standby_clock);
+	$node->init_from_backup($primary, $backup, %params);
+	$node->append_conf('postgresql.conf', $conf);
+	return $node;
+}
 
-# not before the backup, or the standby would want one as well
-sql(q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
+# Nothing was minted yet, and somebody has put a table in the place of the keeper's
+# which a standby cannot read.  It is not looked into.  The standby's own node ID is overruled by that
+# which came with the data.
+query(
+	$primary, q{
+	ALTER SYSTEM SET snowflake.node_id = 1;
+	CREATE EXTENSION snowflake;
+	CREATE ROLE creator;
+	GRANT CREATE ON DATABASE postgres TO creator;
+	SET SESSION AUTHORIZATION creator;
+	CREATE SCHEMA snowflake_keeper;
+	CREATE UNLOGGED TABLE snowflake_keeper.reservation
+		(node integer NOT NULL, layout text NOT NULL, reserved_until timestamptz NOT NULL, in_order boolean NOT NULL)}
+);
+$primary->backup('bare');
+my $standby = standby_of_backup('standby', 'bare', 'snowflake.node_id = 2', has_streaming => 1);
+$standby->start;
+is(status($standby, q{concat_ws(' ', node, advice)}),
+	'1', 'a standby whose keeper has no table, but somebody else');
+query($primary, 'DROP SCHEMA snowflake_keeper CASCADE');
 $primary->reload;
-wait_for_query($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
+wait_for_mint($primary);
+$primary->backup('base');
 
-# What a standby shows and refuses
+query(
+	$primary, q{
+	CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n int);
+	INSERT INTO orders (n) SELECT generate_series(1, 1000);
+	CREATE SEQUENCE counter;
+	CREATE DATABASE elsewhere});
 $primary->wait_for_catchup($standby);
+my $rows =
+  q{SELECT md5(string_agg(concat_ws(' ', id, @@ id, snowflake_decode(id), n), ',' ORDER BY id)) FROM orders};
+is(query($standby, $rows), sql($rows), 'a standby decodes as its primary does');
+
+# nextval() sets the example
+my $nextval = error_of($standby, q{SELECT nextval('counter')});
+refuses(
+	$standby,
+	'SELECT snowflake_next()',
+	$nextval->{sqlstate},
+	'minting is refused on the standby as nextval() is, with the reason',
+	message => qr/^cannot execute snowflake_next\(\) during recovery$/);
+is(status($standby, 'refused_standby'), 1, 'which is counted');
+
 my $reserved = 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1';
-is(query($standby, $reserved), sql($reserved), 'the reservation shows on the standby');
+wait_for_query($standby, "SELECT ($reserved) = '" . sql($reserved) . q{'});
+pass('the reservation shows on the standby');
 refuses(
 	$standby, "SELECT $_()", '25006',
 	"a standby refuses $_(), and says why",
@@ -58,12 +92,47 @@ is(status($standby, 'gate'), 'closed: the server is in recovery', 'so does its s
 # nor one that pauses after a failure, which pg_stat_activity would not show
 is(status($standby, 'keeper_pid'), '', 'and it has no keeper');
 
+my $nothing = 'A promotion would leave this server unable to mint: ';
+
+# What would stand in the way, by settings that come after those that came with the data: the node ID,
+# and the advice
+foreach my $case (table(<<'END'))
+ | snowflake.node_id is not set. Set snowflake.node_id to a number that no other server mints with | snowflake.node_id = -1
+2000 | snowflake.node_id 2000 is too large for the layout. Set snowflake.node_id to at most 1023, and reload | snowflake.node_id = 2000
+1 | snowflake.layout differs from the layout that this server has minted with. Restore snowflake.layout | snowflake.node_id = 1; snowflake.layout = 'discord'
+1 | the database of the snowflake reservation does not exist. Create the database "nowhere" | snowflake.layout = 'twitter'; snowflake.database = 'nowhere'
+1 | the snowflake reservation of this server is not in the database "elsewhere". | snowflake.database = 'elsewhere'
+1 | | snowflake.database = 'postgres'
+END
+{
+	my ($node_id, $advice, $settings) = @$case;
+
+	$standby->append_conf('postgresql.auto.conf', $_) foreach split /; /, $settings;
+	$standby->restart;
+	is(status($standby, 'node'), $node_id, "$settings: the node ID that it would mint with");
+	my $says = status($standby, 'advice');
+	ok($advice eq '' ? $says eq '' : index($says, "$nothing$advice") == 0, "$settings: the advice")
+	  or diag($says);
+}
+
+# From now on the standby is a synchronous one.  (Not before the backups, or it would want one as well.)
+sql(q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
+$primary->reload;
+wait_for_query($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
+
 # The end of another node ID is stored without the standby.  What is reserved after that is not.
 foreach my $node_id (2, 1)
 {
-	change_node_id($primary, $node_id);
+	sql("ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$primary->reload;
+	wait_for_status($primary, "gate = 'open' AND node = $node_id");
 	wait_for_mint($primary);
 }
+
+my $waiting =
+  qr/^The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\. Start a synchronous standby, or change synchronous_standby_names\.$/;
+my $keeper_waits =
+  q{FROM pg_stat_activity WHERE backend_type = 'snowflake keeper' AND wait_event = 'SyncRep'};
 
 # The primary's reservation cannot be extended while the standby does not
 # confirm it: minting ends with the reservation, and the error says why.
@@ -144,6 +213,8 @@ my $minting = q{FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'};
 wait_for_query($primary,
 	"SELECT count(*) = 1 $minting AND wait_event IN ('SnowflakeKeeper', 'Extension')");
 my $extended = status($primary, 'reservations');
+my $standby_clock = new_clock('standby');
+set_clock($standby_clock, -$behind);
 start_with_clock($standby, $standby_clock);
 wait_for_status($primary, "reservations >= $extended + 4");
 sql("SELECT pg_terminate_backend(pid) $minting");
@@ -151,6 +222,17 @@ finish_minter($waiter);
 unlike($waiter->{errors}, qr/ERROR/,
 	'who waited for the standby mints on, reservation after reservation, without an error');
 is(status($primary, 'concat(advice, standby_wait)'), '', 'there is no advice any more');
+
+# What the log says at the first opening of the gate, and only then
+my $inherited =
+  qr/LOG:  this server was started as a standby or from a backup, and now mints with node ID (\d+)\n.*?DETAIL:  (.*)\n(?:.*?HINT:  (.*)\n)?/;
+
+sub inherited
+{
+	my ($node, $offset) = @_;
+
+	return slurp_file($node->logfile, $offset) =~ $inherited;
+}
 
 # The failover.  The IDs of its sessions outlive the primary.
 my @minters = map { start_minter($primary, 1_000_000) } 1 .. 2;
@@ -162,11 +244,13 @@ wait_until(
 my $reservations = status($primary, 'reservations');
 wait_for_status($primary, "reservations > $reservations");
 my $promised = status($primary, 'reserved_until');
+is(log_count($primary, $inherited), 0, 'nothing in the log of the primary');
 $primary->stop('immediate');
 my $stopped = clock_gettime(CLOCK_MONOTONIC);
 
 my @seen = sort { $a <=> $b } map { @{ finish_minter($_) } } @minters;
 
+$offset = -s $standby->logfile;
 $standby->promote;
 set_clock($standby_clock, -$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 my ($id, $waits) = split /\n/,
@@ -179,5 +263,40 @@ cmp_ok($waits, '<=', 1,
 	'it waits for no more than a look at the clock, though that is behind: IDs stand');
 is(query($standby, "SELECT snowflake_node('$id')"), 1, 'it has the same node ID');
 
+my ($node_id, $detail, $hint) = inherited($standby, $offset);
+is($node_id, 1, 'the log has the node ID of a promoted standby');
+like(
+	$detail,
+	qr/^The node ID comes from snowflake\.node_id, which is set in ".*\/postgresql\.auto\.conf", line \d+\. According to the reservation, node ID 1 was in use before, until "[^"]+" at the latest\.$/,
+	'and where it comes from, and that it was in use');
+my ($line) = $detail =~ /line (\d+)/;
+my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf');
+like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
+like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
+
+$offset = -s $standby->logfile;
+restart_node($standby, 'fast', $standby_clock);
+wait_for_mint($standby);
+is_deeply([ inherited($standby, $offset) ], [], 'the log does not say it again');
 $standby->stop;
+
+# A copy, with a node ID of its own on the command line
+my $copy = standby_of_backup('copy', 'base', '');
+{
+	local %ENV = $copy->_get_env();
+	system_or_bail(
+		'pg_ctl', '-w', '-D', $copy->data_dir,
+		'-l', $copy->logfile, '-o', '-c snowflake.node_id=3',
+		'start');
+	$copy->_update_pid(1);
+}
+wait_for_mint($copy);
+($node_id, $detail, $hint) = inherited($copy, 0);
+is($node_id, 3, 'the log has the node ID of a copy');
+is( $detail,
+	'The node ID comes from snowflake.node_id, which is set by the command line. According to the reservation, node ID 3 was not in use before.',
+	'which is its own, whatever came with the data');
+is($hint, undef, 'so there is nothing to do');
+
+$copy->stop;
 done_testing();
