@@ -1,21 +1,19 @@
-# No ID is beyond the stored reservation, to the exact tick, and none is further
-# ahead of the clock than max_lead: minted one by one, in batches, and after the
-# postmaster has died.
-
-use strict;
-use warnings;
+# No ID is beyond the stored reservation, to the exact tick, and none is further ahead of the clock
+# than max_lead: minted one by one, in batches, and after the postmaster has died.  A reservation that
+# is longer than snowflake.max_jump is used bit by bit, without a commit, to its end and no further.
 
 use FindBin;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 use Time::HiRes qw(time);
 
 # Four IDs in a tick of a millisecond, so that whoever mints meets every tick.
+my $clock = new_clock('main');
 my $node = minting_node(
-	'main', conf => q{
+	'main',
+	clock => $clock,
+	conf => q{
 	snowflake.layout = 'time:43 node:18 sequence:2 epoch:2020-01-01T00:00:00Z'
 	snowflake.max_lead = '5s'
 	snowflake.reservation = '2s'
@@ -102,9 +100,88 @@ foreach my $reservation ('6s', '20s', '1min')
 	($last) = slurp_file($output) =~ /.*at ([\d.]+)/s;
 	last if $last > $killed || $last > $stored;
 	note "all that was stored was minted before the postmaster was dead";
-	start_after_kill($node);
+	start_after_kill($node, $clock);
 }
 cmp_ok($last, '>', $killed, 'a dead postmaster: a busy backend mints on');
 cmp_ok($last, '<=', $stored, 'a dead postmaster: no ID is past what is stored');
 
+# Mint; returns the ID's time in seconds.
+sub time_of_mint { return query($node, 'SELECT extract(epoch FROM @@ snowflake_next())'); }
+
+# All clocks go on by so many seconds.
+sub pass_seconds { return pass_days($clock, $_[0] / 86_400); }
+
+# How far the reservation of a node ID is stored, which somebody else has locked
+sub stored_for
+{
+	my ($locker, $node_id) = @_;
+
+	return $locker->query_safe(
+		"SELECT extract(epoch FROM reserved_until) FROM snowflake_keeper.reservation WHERE node = $node_id"
+	);
+}
+
+$node->append_conf(
+	'postgresql.conf', q{
+	synchronous_standby_names = ''
+	snowflake.reservation = '10min'
+	snowflake.max_jump = '2s'
+	snowflake.max_wait = '30s'
+});
+start_after_kill($node, $clock);
+wait_for_mint($node);
+my $reservations = status($node, 'reservations');
+foreach (1 .. 4)
+{
+	pass_seconds(50);
+	mint($node);
+}
+is(status($node, 'reservations'),
+	$reservations, 'less than half of ten minutes: mints go on without a commit');
+
+# The clock jumps, within what is stored: the keeper looks at it before any mint follows.
+my $before = time_of_mint();
+step_clock($clock, 60_000);
+cmp_ok(time_of_mint(), '<', $before + 40,
+	'a mint does not follow a jump, though as much is stored');
+step_clock($clock, -60_000);
+ok(mint($node), 'and mints go on when it is over');
+
+# To its end, while the keeper cannot commit
+my $locker = lock_reservation($node);
+$stored = stored_for($locker, 1);
+my $time = time_of_mint();
+while ($time + 60 < $stored)
+{
+	pass_seconds(50);
+	$time = time_of_mint();
+}
+pass('the keeper cannot commit: mints go on near the end of what is stored');
+pass_seconds(200);
+like(refused($node)->{message}, qr/reservation was not extended/, 'and not past it');
+$locker->quit;
+ok(mint($node), 'the keeper can commit again');
+
+# What was stored before an exact end does not count any more, where far less is reserved.
+change_node_id($node, 2);
+mint($node);
+my $offset = -s $node->logfile;
+set_conf($node, 'snowflake.reservation' => '5s');
+$node->wait_for_log(qr/More is reserved than is needed/, $offset);
+wait_for_mint($node);
+$locker = lock_reservation($node);
+$stored = stored_for($locker, 2);
+pass_seconds(20);
+refused($node) foreach 1 .. 3;
+cmp_ok(status($node, 'extract(epoch FROM last_time)'),
+	'<=', $stored, 'a shorter reservation: no ID is past what is stored');
+$locker->quit;
+wait_for_mint($node);
+$last = mint($node);
+$node->kill9;
+start_after_kill($node, $clock);
+wait_for_mint($node);
+cmp_ok(mint($node), '>', $last, 'and after a crash they are above');
+
+$node->stop('immediate');
 done_testing();
