@@ -1,16 +1,10 @@
-# Whatever happens to the keeper, it comes back by itself, and the IDs ascend:
-# if it is terminated, canceled, killed, or kept from its table.  Its name
-# shows in pg_stat_activity.
+# Whatever happens to the keeper, it comes back by itself, and the IDs ascend: if it is terminated,
+# canceled, killed, or fails.  Its name shows in pg_stat_activity.
 # versions: all
-
-use strict;
-use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(!extend !mint);
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $node = minting_node(
@@ -200,30 +194,6 @@ foreach my $killed ('the keeper', 'a minting backend')
 	is(scalar(grep { $_ >= $ids[-1] } @$minted), 0, 'and above all that were minted');
 }
 
-# Kept from its table: minting goes on to the end of what is reserved, and the
-# keeper tries again and again.
-my $session = session($node, 'BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$offset = -s $node->logfile;
-refuses(
-	$node,
-	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$},
-	'55000',
-	'the table is locked: minting ends with the reservation, and the error has the keeper\'s',
-	message => qr/reservation was not extended within 5000 ms/,
-	hint => qr/SQLSTATE 55P03/);
-my $stored =
-  $session->query_safe('SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
-is( status(
-		$node,
-		"concat_ws(' ', snowflake_timestamp(last_id) <= '$stored', reserved_until = '$stored')"),
-	't t',
-	'and no ID is past what is stored');
-$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
-$session->query_safe('COMMIT');
-$session->quit;
-wait_for_mint($node);
-extend();
-pass('the log says why; it is unlocked: minting goes on');
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # No keeper, no IDs: single-user mode

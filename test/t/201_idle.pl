@@ -2,13 +2,9 @@
 # as it can commits at most two reservations a second, and no mint ever waits
 # for them.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 # Nothing else shall write WAL.
 my $node = minting_node(

@@ -3,13 +3,9 @@
 # that a superuser makes to it stops minting at the end of the reservation, with
 # the reason in the log and without a write, until the table is repaired.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(!extend !stored);
-use Test::More;
 
 # Four IDs in a tick, so that what is reserved is used up in no time.
 my $node = minting_node(

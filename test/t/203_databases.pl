@@ -1,15 +1,11 @@
-# All databases of a server share one generator, whose reservation is kept in
-# the database snowflake.database.  The keeper copes with what people do there:
-# create and drop its extension, and set defaults that would be wrong for it.
+# All databases of a server share one generator, whose reservation is kept in the database
+# snowflake.database.  The keeper copes with what people do there: take its place, create and drop
+# its extension, set defaults that would be wrong for it, and nobody becomes a superuser by that.
 # versions: all
-
-use strict;
-use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(!extend !mint);
-use Test::More;
 
 # in an encoding that not every other can be converted to
 my $node = new_node(
@@ -74,6 +70,15 @@ sub has_extension
 	return sql(q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_keeper'});
 }
 
+sub nobody_is_superuser
+{
+	my $superusers = q{FROM pg_roles WHERE rolsuper AND rolname IN ('creator', 'owner')};
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(sql("SELECT string_agg(rolname, ' ') $superusers"), '',
+		'nobody has become a superuser');
+}
+
 # Restart, and wait until the keeper has done what it does before a mint.
 sub restart
 {
@@ -84,18 +89,49 @@ sub restart
 	return;
 }
 
-# The extension is missing in the keeper's database, and cannot be created: its script is in
-# PL/pgSQL, which somebody may have dropped.
+# The extension is missing in the keeper's database.
 $node->start;
 sql($_) foreach 'CREATE DATABASE one', 'CREATE DATABASE two';
 query($node, 'CREATE EXTENSION snowflake', dbname => $_) foreach 'one', 'two';
 wait_for_status($node, q{gate ~ 'missing'}, dbname => 'one');
 pass('the status says that its extension is missing in the database postgres');
 is(has_extension(), 0, 'the keeper does not create it for nothing');
-sql('DROP EXTENSION plpgsql');
+
+# Its place is taken, by one who may create schemas or owns the database: nothing of that is used.
+sql(q{
+	CREATE ROLE creator;
+	CREATE ROLE owner;
+	ALTER DATABASE postgres OWNER TO owner;
+	GRANT CREATE ON DATABASE postgres TO creator});
+my $layout = app('SELECT layout FROM snowflake_layout()');
+my $trap = qq{
+	SET search_path = snowflake_keeper;
+	CREATE TABLE reservation (node integer PRIMARY KEY, layout text NOT NULL, reserved_until timestamptz NOT NULL);
+	INSERT INTO reservation VALUES (1, '$layout', now() - interval '1 day');
+	CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN ALTER ROLE creator SUPERUSER; RETURN NEW; END';
+	CREATE TRIGGER trap BEFORE INSERT OR UPDATE ON reservation FOR EACH ROW EXECUTE FUNCTION trap();
+	CREATE TRIGGER late AFTER INSERT OR UPDATE ON reservation EXECUTE FUNCTION trap()};
+foreach my $case ([ 'creator', $trap ], [ 'owner', '' ])
+{
+	my ($role, $objects) = @$case;
+	my $offset = -s $node->logfile;
+
+	# at once, or the keeper may come between
+	sql("BEGIN; DROP SCHEMA IF EXISTS snowflake_keeper CASCADE; SET SESSION AUTHORIZATION $role;
+		CREATE SCHEMA snowflake_keeper; $objects; COMMIT");
+	refuses_mint("a role, $role, has a schema of the keeper's name: nothing is minted",
+		max_wait => '500ms');
+	$node->wait_for_log(qr/ERROR:  schema "snowflake_keeper" does not belong to a superuser/,
+		$offset);
+	nobody_is_superuser();
+}
+
+# It cannot be created: its script is in PL/pgSQL, which somebody may have dropped.
+sql('BEGIN; DROP SCHEMA snowflake_keeper CASCADE; DROP EXTENSION plpgsql; COMMIT');
 refuses_mint(
 	'without plpgsql in the keeper\'s database nothing is minted, and the error says what is missing, and where',
-	max_wait => '500ms',
+	max_wait => '3s',
 	hint =>
 	  qr/^The keeper's extension needs the extension plpgsql: create that in the database "postgres"\.$/
 );
@@ -104,11 +140,79 @@ refuses(
 	'42704',
 	'so does CREATE EXTENSION',
 	message => qr/^required extension "plpgsql" is not installed$/);
-sql('CREATE EXTENSION plpgsql');
+
+# Defaults of the database, which are not for the keeper; nor are a superuser's own event triggers.
+change_node_id($node, -1, dbname => 'one');
+sql(q{
+	CREATE EXTENSION plpgsql;
+	CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler;
+	SET allow_in_place_tablespaces = on;
+	CREATE TABLESPACE elsewhere LOCATION '';
+	CREATE FUNCTION hook() RETURNS event_trigger LANGUAGE plpgsql AS
+		'BEGIN RAISE ''an event trigger is run''; END';
+	CREATE EVENT TRIGGER hook ON ddl_command_start EXECUTE FUNCTION hook()});
+app(join ';',
+	q{CREATE DATABASE koi8 TEMPLATE template0 ENCODING 'KOI8R' LOCALE 'C'},
+	map { "ALTER DATABASE postgres SET $_" } (
+		'role = owner',
+		'session_authorization = owner',
+		'search_path = public, pg_catalog',
+		'default_table_access_method = other',
+		'default_tablespace = elsewhere',
+		'check_function_bodies = off',
+		'quote_all_identifiers = on',
+		'backslash_quote = off',
+		'transform_null_equals = on',
+		'parallel_setup_cost = 0',
+		'parallel_tuple_cost = 0',
+		'min_parallel_table_scan_size = 0',
+		'jit_above_cost = 0',
+		'exit_on_error = on',
+		'lock_timeout = 1',
+		'idle_in_transaction_session_timeout = 1',
+		'default_transaction_read_only = on',
+		'synchronous_commit = off',
+		q{default_transaction_isolation = 'serializable'},
+		'default_transaction_deferrable = on',
+		'row_security = off',
+		'statement_timeout = 1',
+		q{session_replication_role = 'replica'}));
+
+# one with which nobody can connect to a database in UTF8; 19 has none any more
+$node->psql('koi8', q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
+app('ALTER DATABASE postgres ALLOW_CONNECTIONS false');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
+restart('missing');
+my $offset = -s $node->logfile;
+wait_for_mint($node, dbname => 'one');
+pass('defaults of the database, and no connections to it: the extension is created all the same');
+extend();
+is(log_count($node, qr/snowflake keeper.*exited|terminating background worker/, $offset),
+	0, 'and the reservation is extended, by a keeper that goes on');
+
+# Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
+app('ALTER DATABASE postgres ALLOW_CONNECTIONS true');
+extend();
+my $promised = status($node, 'reserved_until', dbname => 'one');
+$node->stop('immediate');
+is(stored($node, 1, "reserved_until >= '$promised'"),
+	'true', 'what the keeper promised survives a crash all the same');
+$node->start;
+app('ALTER DATABASE postgres RESET ALL');
+sql('DROP EVENT TRIGGER hook');
+nobody_is_superuser();
+is( sql(q{SELECT count(*) FROM pg_class
+		WHERE relnamespace = 'snowflake_keeper'::regnamespace AND reltablespace <> 0}),
+	'0',
+	'the table is in the tablespace of its database');
+like(
+	sql(q{SELECT setconfig FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0}),
+	qr/^\{snowflake\.kept_in=\d+\}$/,
+	'where the reservation is, is noted down');
 wait_for_mint($node, dbname => 'one');
 mint();
-is(has_extension(), 1, 'with it, the keeper creates its extension for the first mint');
-reservation_is_in('postgres', 'and stores the reservation there');
+is(has_extension(), 1, 'there is its extension');
+reservation_is_in('postgres', 'and the reservation is stored there');
 mint($_) foreach ('one', 'two') x 3;
 is(disorder(\@ids), 0, 'the IDs of two databases ascend');
 
@@ -145,49 +249,6 @@ is(has_extension(), 0, 'the keeper does not start a new one');
 app("SELECT snowflake_accept_database($advanced_to)");
 mint();
 cmp_ok($ids[-1], '>', $advanced_to, 'until an administrator says above which ID');
-
-# Defaults of the database, which are not for the keeper
-sql(join ';',
-	'CREATE ROLE app',
-	(   map { "ALTER DATABASE postgres SET $_" } (
-			'role = app',
-			'session_authorization = app',
-			'parallel_setup_cost = 0',
-			'parallel_tuple_cost = 0',
-			'min_parallel_table_scan_size = 0',
-			'jit_above_cost = 0',
-			'exit_on_error = on',
-			'lock_timeout = 1',
-			'idle_in_transaction_session_timeout = 1',
-			'default_transaction_read_only = on',
-			'synchronous_commit = off',
-			q{default_transaction_isolation = 'serializable'},
-			'default_transaction_deferrable = on',
-			q{search_path = ''},
-			'row_security = off',
-			'statement_timeout = 1',
-			q{session_replication_role = 'replica'})),
-	q{CREATE DATABASE koi8 TEMPLATE template0 ENCODING 'KOI8R' LOCALE 'C'});
-
-# one with which nobody can connect to a database in UTF8; 19 has none any more
-$node->psql('koi8', q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
-app('ALTER DATABASE postgres ALLOW_CONNECTIONS false');
-restart('open');
-my $offset = -s $node->logfile;
-extend();
-pass('defaults of the database, and no connections to it: the reservation is extended');
-is(log_count($node, qr/snowflake keeper.*exited|terminating background worker/, $offset),
-	0, 'by a keeper that goes on');
-app('ALTER DATABASE postgres ALLOW_CONNECTIONS true');
-
-# Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
-extend();
-my $promised = status($node, 'reserved_until', dbname => 'one');
-$node->stop('immediate');
-is(stored($node, 1, "reserved_until >= '$promised'"),
-	'true', 'what the keeper promised survives a crash all the same');
-$node->start;
-app('ALTER DATABASE postgres RESET ALL');
 
 # Being created by hand while the first mint comes.  What was there has to go while nothing is
 # minted, or the keeper would create it for what it stores at the end.  Nothing tells the server of its

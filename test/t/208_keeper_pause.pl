@@ -2,13 +2,9 @@
 # pause, and does not fill the log; so does one that fails.  The server's time is stopped,
 # so that its pauses are as long as this test says.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 my $pause = 10_000;    # of a keeper of which nothing is asked, in ms
 my $node = new_node('main', conf => q{snowflake.database = 'later'});
