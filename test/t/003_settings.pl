@@ -1,38 +1,13 @@
 # Settings: a missing or wrong value is reported with a helpful message, as
 # early as possible, and a session cannot change what must be the same for all.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = new_node('main', node_id => undef);
 $node->start;
 query($node, 'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
-
-# Who may change each setting, who may see it, and its unit
-my $settings = q{SELECT name || ' ' || context || coalesce(' ' || unit, '') FROM pg_settings
-	WHERE name LIKE 'snowflake.%' ORDER BY name COLLATE "C"};
-my %seen = map { $_ => 1 } split /\n/, query($node, "SET ROLE ordinary; $settings");
-is( join("\n", map { $_ . ($seen{$_} ? '' : ' superuser') } split /\n/, query($node, $settings)),
-	q{snowflake.database postmaster
-snowflake.jump_patience sighup ms
-snowflake.layout postmaster
-snowflake.lease sighup ms
-snowflake.lease_nodes sighup
-snowflake.max_ahead sighup s
-snowflake.max_jump sighup ms
-snowflake.max_lead sighup ms
-snowflake.max_wait user ms
-snowflake.node_id sighup
-snowflake.node_source sighup superuser
-snowflake.reservation sighup ms
-snowflake.spread sighup},
-	'who may change each setting, who may see it, and its unit');
 
 # What is refused, and what the error says
 foreach my $case (

@@ -2,13 +2,9 @@
 # waits, refusals, steps of the clock, a terminated keeper; and they show each role no more than it
 # may know.  The log has a warning when the layout's limit or end is reached.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 # Few IDs in a tick, so that one session can mint at the limit.
 my $clock = new_clock('main');
@@ -157,49 +153,23 @@ is(query($node, $not_null, user => 'stranger'),
 is(query($node, $not_null, user => 'watcher'), $all, 'pg_monitor sees all that there is');
 
 # At the limit of the layout for ten reservations' time
-sub flood
-{
-	my ($count) = @_;
-	my $waits = status($node, 'clock_waits');
-	my $session = start_statement($node,
-		"SET application_name = 'flood'; SELECT count(snowflake_next()) FROM generate_series(1, $count)"
-	);
-
-	wait_for_status($node, "clock_waits > $waits");
-	return $session;
-}
-
-sub end_flood
-{
-	my ($session) = @_;
-
-	query($node,
-		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
-	eval { $session->quit };
-	return;
-}
-
 my $offset = -s $node->logfile;
-
-# How often the log has told of that since
-sub limits
-{
-	return log_count($node,
-		qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/,
-		$offset);
-}
+my $at_limit = qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/;
 stop_time($clock);
-my $flood = flood(10_000_000);
-for (my $passed = 0; $passed < 30_000 && !limits(); $passed += 250)
+my $waits = status($node, 'clock_waits');
+my $flood = start_statement($node,
+	"SET application_name = 'flood'; SELECT count(snowflake_next()) FROM generate_series(1, 10000000)"
+);
+for (my $passed = 0; $passed < 30_000 && !log_count($node, $at_limit, $offset); $passed += 250)
 {
-	my $waits = status($node, 'clock_waits');
-
-	let_pass($clock, 250);
 	wait_for_status($node, "clock_waits > $waits");
+	$waits = status($node, 'clock_waits');
+	let_pass($clock, 250);
 }
-is(limits(), 1, 'minting at the limit for long gives a warning');
-end_flood($flood);
-
+is(log_count($node, $at_limit, $offset), 1, 'minting at the limit for long gives a warning');
+query($node,
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
+eval { $flood->quit };
 start_time($clock);
 
 # A layout that ends this year, and the day after

@@ -13,46 +13,67 @@
 #   <!-- conf: LINE -->             a setting of the whole page's server
 #   <!-- needs snowflake_public --> a whole page that a build without it cannot run
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $root = "$FindBin::RealBin/../..";
 my @pages =
   map { s,^\Q$root\E/,,r } ("$root/README.md", sort glob("$root/doc/{*,clients/*}.md"));
 my %text = map { $_ => slurp_file("$root/$_") } @pages;
-my ($servers, $shared) = (0);
+my %server;
 
 cmp_ok(scalar(() = $text{'README.md'} =~ /\S+/g), '<=', 1000, 'README.md is short');
 
-# Run the blocks of a page on a new server.  The first statement that fails
-# fails the page.  The setting is for machines under load.
+# A server of that name, which is started when it is first asked for.
+sub server
+{
+	my ($name, $conf, %params) = @_;
+
+	return $server{$name} //= do
+	{
+		# the setting is for machines under load
+		my $node =
+		  new_node($name, conf => "snowflake.max_wait = '1min'\n" . ($conf // ''), %params);
+
+		$node->start;
+		$node->safe_psql('postgres', 'CREATE EXTENSION snowflake') if !exists $params{preload};
+		$node;
+	};
+}
+
+# Run the blocks of a page, in a database of its own, or on a server of its own if the page has settings
+# or restarts it.  The first statement that fails fails the page.
 sub runs
 {
 	my ($page, %params) = @_;
+	my ($name) = $page =~ /(\w+)\.md$/;
 	my ($conf) = $text{$page} =~ /^<!-- conf: (.*?) -->$/m;
-	my $node = server(conf => "snowflake.max_wait = '1min'\n" . ($conf // ''), %params);
 
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake')
-	  unless exists $params{preload};
   SKIP:
 	{
 		skip 'there is no snowflake_public', 1
 		  if $text{$page} =~ /^<!-- needs snowflake_public -->$/m && !has_public();
-		run_blocks($page, $node);
+		if (defined $conf || $text{$page} =~ /^<!-- restart -->$/m)
+		{
+			my $node = server($name, $conf, %params);
+
+			run_blocks($page, $node, 'postgres');
+			$node->stop;
+		}
+		else
+		{
+			server('shared')->safe_psql('postgres', "CREATE DATABASE $name");
+			server('shared')->safe_psql($name, 'CREATE EXTENSION snowflake');
+			run_blocks($page, server('shared'), $name);
+		}
 	}
-	$node->stop;
 	return;
 }
 
 sub run_blocks
 {
-	my ($page, $node) = @_;
+	my ($page, $node, $dbname) = @_;
 	my ($blocks, @now, @later) = (0);
 
 	while ($text{$page} =~ /^((?:<!-- (?:(?!-->).)*-->\n)*)```sql\n(.*?)^```$/msg)
@@ -71,7 +92,7 @@ sub run_blocks
 		$node->restart if $marks =~ /<!-- restart -->/;
 		my ($sqlstate) = $marks =~ /<!-- fails: (\w+) -->/;
 		my ($status, $output, $error) =
-		  $node->psql('postgres', $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+		  $node->psql($dbname, $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 		if (defined $sqlstate ? $error !~ /ERROR:  $sqlstate:/ : $status != 0)
 		{
 			diag("$error\nin\n$sql");
@@ -142,7 +163,7 @@ my @blocks = (
 	[ 'doc/running.md', qr/^echo .*postgresql\.auto\.conf/, \&stops_a_copy ],
 	[
 		'doc/running.md', qr/^(?:extension_control_path|make install datadir=)/,
-		'test/t/903_extension_path.pl'
+		'test/t/900_installed.pl'
 	],
 	[
 		'doc/tailing.md', qr/^mode=incrementing/,
@@ -198,31 +219,10 @@ sub shell
 	return ($? >> 8, $stdout, $stderr);
 }
 
-# A server for a page or a block, and one for all blocks that do no harm
-sub server
-{
-	my (%params) = @_;
-	my $node = new_node('server' . ++$servers, %params);
-
-	$node->start;
-	return $node;
-}
-
-sub shared_server
-{
-	return $shared //= do
-	{
-		my $node = server();
-
-		$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-		$node;
-	};
-}
-
 sub runs_in_psql
 {
 	my ($page, $block) = @_;
-	my ($status, $stdout, $stderr) = shell('sh', $block, shared_server());
+	my ($status, $stdout, $stderr) = shell('sh', $block, server('shared'));
 
 	is("$status$stderr", '0', "$page: $block");
 	like($stdout, qr/\S/, 'prints something');
@@ -233,7 +233,7 @@ sub runs_in_psql
 sub runs_by_cron
 {
 	my ($page, $block) = @_;
-	my $node = shared_server();
+	my $node = server('shared');
 
 	$node->safe_psql('postgres', $_) foreach 'DROP DATABASE IF EXISTS app', 'CREATE DATABASE app';
 	$node->safe_psql(
@@ -256,20 +256,22 @@ sub runs_by_cron
 sub keeps_from_starting
 {
 	my ($page, $block) = @_;
-	my $node = server();
+	my $node = server('changed');
 
 	$node->safe_psql('postgres', $block);
 	$node->stop;
 	is($node->start(fail_ok => 1), 0, "$page: the server does not start after $block");
+	$node->append_conf('postgresql.auto.conf', "shared_preload_libraries = 'snowflake'");
 	my ($says) = $text{$page} =~ /^`(could not access file [^`]*)` after$/m;
 	like(slurp_file($node->logfile), qr/\Q$says\E/, 'and says what the page says');
+	$node->start;
 	return;
 }
 
 sub stops_a_copy
 {
 	my ($page, $block) = @_;
-	my $node = server();
+	my $node = server('changed');
 
 	$node->stop;
 	my ($status, undef, $stderr) = shell('sh', $block, $node);
@@ -277,7 +279,6 @@ sub stops_a_copy
 	is("$status$stderr", '0', "$page: $block");
 	$node->start;
 	is($node->safe_psql('postgres', 'SHOW snowflake.node_id'), '-1', 'the copy has no node ID');
-	$node->stop;
 	return;
 }
 
@@ -301,7 +302,7 @@ sub are_layouts
 {
 	my ($page, $block) = @_;
 
-	shared_server()->safe_psql('postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$_')")
+	server('shared')->safe_psql('postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$_')")
 	  foreach split /\n/, $block;
 	pass("$page: these are layouts");
 	return;
@@ -316,51 +317,34 @@ sub is_taken
   SKIP:
 	{
 		skip "there is no module $module", 1 if $module && !-e "$pkglibdir/snowflake_$module.so";
-		my $node = server(node_id => undef, conf => $block);
+		my $node = server('changed');
 		my %set = $block =~ /^([\w.]+) = '?(.*?)'?$/mg;
 
+		$node->append_conf('postgresql.conf', $block);
+		$node->restart;
 		is(query($node, "SELECT current_setting('$_')"), $set{$_}, "$page: $_ = $set{$_}")
 		  foreach sort keys %set;
-		$node->stop;
 	}
 	return;
 }
 
-# The programs of test/clients have the lines that the pages of clients show, so that these
-# are compiled and run: their order and surroundings are for the reader.
-my %client = (
-	'Rules that hold everywhere' => 'psql_client.sql',
-	'psql' => 'psql_client.sql',
-	'psycopg 3' => 'psycopg3_client.py',
-	'SQLAlchemy' => 'sqlalchemy_client.py',
-	'Django' => 'django_client.py',
-	'JDBC' => 'JdbcClient.java',
-	'node-postgres' => 'node_client.js',
-	'drizzle' => 'drizzle_schema.ts drizzle_client.js',
-	'Prisma' => 'schema.prisma prisma_client.ts',
-	'Go' => 'go_client.go');
-my %section;
-my @missing;
-foreach my $section (map { split /^## /m } map { $text{$_} } grep { m{^doc/clients} } @pages)
+# The programs of test/clients have the lines that the pages of clients show, so that these are compiled
+# and run: their order and surroundings are for the reader.
+my $programs = join '', map { slurp_file($_) } grep { -f } glob "$root/test/clients/*";
+$programs =~ s/\s//g;
+foreach my $page (grep { m{^doc/clients} } @pages)
 {
-	my ($name) = $section =~ /^(.*)$/m;
-	my @lines = map { split /\n/ } $section =~ /^```\w+\n(.*?)^```$/msg;
+	my @missing;
 
-	next if !@lines;
-	$section{$name} = $section;
-	my $program = join '', map { slurp_file("$root/test/clients/$_") } split ' ',
-	  $client{$name} // die "no program has the lines of $name\n";
-	$program =~ s/\s//g;
-	foreach my $line (grep { !/…/ } @lines)
+	foreach my $line (grep { !/…/ } map { split /\n/ } $text{$page} =~ /^```\w+\n(.*?)^```$/msg)
 	{
 		my $code = $line =~ s,\s+(?://|\#|--) .*,,r;
 
 		$code =~ s/^(?:#|--) .*|\s//g;
-		push @missing, "$name: $line" if index($program, $code) < 0;
+		push @missing, $line if index($programs, $code) < 0;
 	}
+	is(join("\n", @missing), '', "$page: test/clients runs what it shows");
 }
-is(join("\n", @missing), '', 'what the pages of clients show is what test/clients runs');
-is(join(' ', sort keys %section), join(' ', sort keys %client), 'they show each client');
 
 # A heading's anchor, as GitHub and others make it
 sub anchor
@@ -375,15 +359,20 @@ sub anchor
 }
 
 my @dead;
-foreach my $page (@pages,
-	map { s,^\Q$root\E/,,r }
-	glob("$root/{CHANGELOG,CONTRIBUTING,SECURITY,test/README}.md $root/test/*/README.md"))
+foreach my $page (
+	@pages,
+	map { s,^\Q$root\E/,,r } glob(
+		"$root/{CHANGELOG,CONTRIBUTING,SECURITY,test/README}.md $root/test/*/README.md $root/monitoring/alerts.yaml"
+	))
 {
 	my $text = $text{$page} // slurp_file("$root/$page");
 	my ($directory) = $page =~ m,^(.*/|),;
 
 	$text =~ s/^```.*?^```$//msg;
-	foreach my $link ($text =~ /\]\(([^)\s]+)\)/g, $text =~ /\bsrc(?:set)?="([^"]+)"/g)
+	foreach my $link (
+		$text =~ /\]\(([^)\s]+)\)/g,
+		$text =~ /\bsrc(?:set)?="([^"]+)"/g,
+		map { "../$_" } $text =~ /^ +runbook: (\S+)$/mg)
 	{
 		next if $link =~ /^\w+:/;
 		my ($path, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
