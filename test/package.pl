@@ -1,6 +1,7 @@
-# Test what is published: the archives of "make dist", META.json, and the
-# Debian packages, which are built, checked, installed, tested and removed in a
-# Debian system of their own, in a directory.  Takes a few minutes, needs root.
+# Test what is published: the archives of "make dist", META.json, the Debian
+# packages, which are built, checked, installed, tested and removed in a Debian
+# system of their own, in a directory, and the RPM, which is built there.  Takes
+# a few minutes, needs root.
 #
 #   bash test/run.sh package                  for this system's release of Debian
 #   bash test/run.sh package trixie           for another one
@@ -146,4 +147,14 @@ program_ok(
 	apt-get install -qq -y pgxnclient
 	pgxn install --pg_config="$(ls /usr/lib/postgresql/*/bin/pg_config | tail -n 1)" ../*.zip
 	pgxn uninstall --yes ../*.zip}));
+program_ok(
+	'packaging/snowflake.spec names what is installed' => inside(
+		q{
+	apt-get install -qq -y rpm
+	version=$(pg_buildext supported-versions | tail -n 1)
+	runuser -u builder -- rpmbuild -bb --nodeps --define "_topdir /build/rpm" --define "_sourcedir /build" \
+		--define "debug_package %{nil}" --define "pgmajorversion $version" \
+		--define "pginstdir /usr/lib/postgresql/$version" \
+		--define "extensiondir /usr/share/postgresql/$version/extension" packaging/snowflake.spec
+	ls /build/rpm/RPMS/*/snowflake_"$version"-{coordinators-,}[0-9]*.rpm}));
 done_testing();
