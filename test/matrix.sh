@@ -42,7 +42,11 @@ if [ -z "$architecture" ] && there=$(installed_pg_config "$version"); then
 fi
 become_root "$@"
 begin "$@"
-[ -z "$architecture" ] || install_packages arch-test qemu-user-static binfmt-support >&2
+if [ -n "$architecture" ]; then
+	install_packages arch-test qemu-user-static binfmt-support >&2
+	# a service does that, where services are started
+	arch-test "$architecture" >/dev/null || update-binfmts --enable "qemu-$architecture" >&2 || true
+fi
 open_chroot "$2" "${suites_of[$version]:-}" "$version" "" "$architecture" >"$work/why" ||
 	cannot_have "PostgreSQL $2 could not be set up: $(<"$work/why")"
 in_chroot "$2" bash /src/test/run.sh "${tests[@]}"
