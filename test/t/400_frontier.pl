@@ -3,14 +3,10 @@
 # committed or rolled back: across crashes, restarts, promotions, and changes of the layout.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
-use Test::More;
 
 my $node = minting_node(
 	'main',

@@ -3,14 +3,10 @@
 # frontier and the later snapshot, while a commit waits for a synchronous standby,
 # while a transaction is being prepared, and when parallel workers mint first.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeEvents;
 use SnowflakeTest;
-use Test::More;
 
 my $node = minting_node(
 	'main',

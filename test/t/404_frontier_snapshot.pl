@@ -3,15 +3,10 @@
 # committed after its snapshot was taken; and one snapshot gets one answer.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeEvents qw(create_events open_row);
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = minting_node('main',
 	conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");

@@ -4,14 +4,10 @@
 # back like any session, and so does a transaction that it prepares.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
-use Test::More;
 
 my $primary = minting_node(
 	'primary',

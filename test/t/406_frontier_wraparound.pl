@@ -1,14 +1,9 @@
 # The frontier of a snapshot when transaction IDs wrap around.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeEvents qw(create_events);
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = new_node('main',
 	conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");

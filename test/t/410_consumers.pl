@@ -2,14 +2,9 @@
 # in order, while a transaction that minted first commits last.  The statements of those are what
 # Kafka Connect's JDBC source and the like of Airbyte send.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $consumers = "$FindBin::RealBin/../../doc/tailing";
 my $page = slurp_file("$consumers.md");

@@ -3,16 +3,11 @@
 # are renewed, given back and used up, and it survives a coordinator that is away for a while.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
 use Sys::Hostname;
-use Test::More;
 
 my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
 my $coordinator = new_coordinator();

@@ -3,16 +3,12 @@
 # comes twice.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use Test::More;
 
 my $coordinator = new_coordinator();
 my $clock = new_clock('copy');

@@ -3,16 +3,11 @@
 # the gate closes when the lease has ended, even if nothing is minted.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use IO::Socket::UNIX;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $coordinator = new_coordinator();
 my @lists;

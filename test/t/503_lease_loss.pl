@@ -3,14 +3,10 @@
 # snowflake_fleet_recover() restores service.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use Test::More;
 
 # as short as the machine permits that something is done within half of it
 my $lease = patience(10);

@@ -4,14 +4,10 @@
 # ended first.  Many servers choose at the same time, and those that are late spread.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $coordinator = new_coordinator();

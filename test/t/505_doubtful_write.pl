@@ -3,17 +3,12 @@
 # it has to wait; hosts do not answer.  No lease is lost or doubled, and the next host is asked.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use List::Util qw(max);
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $coordinator = new_coordinator(

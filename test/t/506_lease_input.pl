@@ -2,16 +2,11 @@
 # a log, an error or a setting, and damaged records are skipped.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $secret = 'xK9-hush-3q';
 my $coordinator = new_coordinator(

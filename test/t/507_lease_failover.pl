@@ -3,15 +3,11 @@
 # grants nothing, and the new one renews what was granted.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
-use Test::More;
 
 my $coordinator = new_coordinator(init => { allows_streaming => 1 });
 my $lease = patience(4) . 's';

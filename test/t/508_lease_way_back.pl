@@ -3,14 +3,10 @@
 # mint again if one of them has a clock that is ahead.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use Test::More;
 
 my $coordinator = new_coordinator();
 my $clock = new_clock('ahead');

@@ -2,17 +2,12 @@
 # server.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
 use IO::Socket::INET;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # A resolver: names that end with ".held" take their time, ".missing" is not found, ".here" is this machine.
 my $shim = join ' ', map { build_shim($_, '-ldl') } 'resolver_shim', 'clock_shim';

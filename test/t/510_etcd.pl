@@ -2,9 +2,6 @@
 # it has done; copies of its records; users; TLS.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
@@ -12,8 +9,6 @@ use SnowflakeFleet;
 use SnowflakeTest;
 use HTTP::Tiny;
 use MIME::Base64 qw(encode_base64);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 plan skip_all => 'etcd is not installed' if !grep { -x "$_/etcd" } split /:/, $ENV{PATH};
 

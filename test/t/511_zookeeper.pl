@@ -2,16 +2,11 @@
 # its own.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 plan skip_all => 'ZooKeeper is not installed' if !-e '/usr/share/java/zookeeper.jar';
 

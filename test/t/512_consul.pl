@@ -2,17 +2,12 @@
 # etcd.
 # long
 
-use strict;
-use warnings;
-
 use File::Basename;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 plan skip_all => 'Consul is not installed' if !consul_program();
 

@@ -3,16 +3,11 @@
 # nobody knows what was minted.  One section needs injection points.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $coordinator = new_coordinator(init => { allows_streaming => 1 });
 my $one = start_member(

@@ -3,14 +3,10 @@
 # above it.  A lease is renewed when half of it has passed by any measure.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeFleet;
 use SnowflakeTest;
-use Test::More;
 
 my $coordinator = new_coordinator();
 my $clock = new_clock('member');

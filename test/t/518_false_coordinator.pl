@@ -3,17 +3,12 @@
 # files are refused before any host is asked.
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use MIME::Base64 qw(encode_base64);
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $file = "$dir/answer";

@@ -4,15 +4,10 @@
 #
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeDepot;
 use SnowflakeTest qw(!refused);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = new_node('main', conf => conf());
 $node->start;

@@ -7,15 +7,10 @@
 #
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeDepot;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = new_node('main', conf => conf());
 $node->start;

@@ -6,15 +6,10 @@
 #
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeDepot;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $seed = $ENV{SNOWFLAKE_TEST_SEED} // 58;

@@ -2,15 +2,10 @@
 # test/migrate, and, for rows with a created_at, on tables of which a tick has more rows than the
 # sequence can count.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeDepot;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
 my $node = new_node('main', conf => conf());

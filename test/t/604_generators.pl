@@ -4,15 +4,10 @@
 #
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
 my ($pgedge) = $document =~ /^```sql\n(DO \$\$.*?)^```$/ms;

@@ -5,15 +5,10 @@
 #
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeDepot;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $publisher = minting_node('publisher', init => { allows_streaming => 'logical' });
 my $subscriber = new_node('subscriber', node_id => 2);

@@ -5,15 +5,10 @@
 # versions: all
 # long
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeDepot qw(build catalog conf difference run_file unexplained);
 use SnowflakeTest qw(error_of new_node query refuses wait_for_mint);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = new_node('main', conf => conf());
 $node->start;
