@@ -2,15 +2,10 @@
 # parallel queries.  No ID occurs twice, IDs follow the order of the calls, and the time in them is
 # that of the call, or ahead by no more than max_lead.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $per_session = 30_000;
 my $max_lead = '5 milliseconds';

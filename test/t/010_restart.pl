@@ -3,14 +3,9 @@
 # max_ahead = 0 a mint waits for the clock, for no longer than snowflake.reservation, or says so.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $clock = new_clock('main');
 my $node = minting_node('main', clock => $clock, conf => q{snowflake.reservation = '1h'});

@@ -2,13 +2,9 @@
 # when others may expect larger ones: when snowflake_advance() has returned, and
 # when the node ID has changed.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 # Four IDs in a tick, so that a batch has several.  Minting may run ahead.
 my $node = minting_node(

@@ -2,13 +2,9 @@
 # not mint until a superuser accepts that, because the IDs of two layouts can
 # collide.  The warning says how existing IDs will decode.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 use Time::HiRes;
 
 # The new one has an earlier epoch, so its IDs are larger.

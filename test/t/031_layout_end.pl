@@ -1,13 +1,9 @@
 # A layout ends: its last ID is minted, and then none, whatever the clock says
 # and however often the server is restarted.  Nothing wraps around.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 # A mint, and a batch, is refused for good.
 sub ended

@@ -2,13 +2,9 @@
 # ascend across the change, and the exact end of the old node ID's reservation
 # is stored.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 # The tick is long enough for a change to happen within one.
 my $clock = new_clock('main');

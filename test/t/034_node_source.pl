@@ -2,21 +2,12 @@
 # and the status say about it, what is refused and why, and that it does not change
 # after the start.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-my $dir = PostgreSQL::Test::Utils::tempdir();
-my $shim = "$dir/host_shim.so";
-my $file = "$dir/host";
-system_or_bail($ENV{CC} || 'cc',
-	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim, "$FindBin::RealBin/../shim/host_shim.c");
-
+my $shim = build_shim('host_shim');
+my $file = PostgreSQL::Test::Utils::tempdir() . '/host';
 my $server = new_node(
 	'server',
 	node_id => undef,

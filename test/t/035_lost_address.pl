@@ -1,15 +1,10 @@
 # A host, a network namespace of its own, loses the address that its node ID comes from: it goes on
 # with this node ID.  A temporary address is not taken at a start.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my @unshare = qw(unshare --user --map-current-user --keep-caps --net);
 my $problem = '';

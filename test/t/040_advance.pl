@@ -1,13 +1,9 @@
 # snowflake_advance(id): no ID at or below that one will be minted, which is
 # durable when the function returns.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 my $clock = new_clock('main');
 my $node = new_node(

@@ -1,13 +1,9 @@
 # A generator that is far ahead of the clock is taken back by giving up the
 # order, under a node ID that has issued nothing there.  No ID is issued twice.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 my $node = minting_node(
 	'main', conf => q{

@@ -2,16 +2,11 @@
 # another layout (030_layout_change) and of another database (203_databases): how it is reached,
 # and what the error, the advice and the log say.  There is advice from the first moment on.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IO::Select;
 use IO::Socket::INET;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_node(
 	'main',

@@ -2,19 +2,11 @@
 # of a start, which 102_clock_at_start.pl has: how it is reached, and what the error, the advice
 # and the log say.  The wait that an error names is the true one.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest qw(!refused);
-use Test::More;
 
-my $second = 1_000;    # all times are in ms
-my $hour = 3_600 * $second;
-my $day = 24 * $hour;
-my $year = 365 * $day;
 my $server = SnowflakeClock->new('main', conf => q{snowflake.jump_patience = '10min'});
 my $node = $server->node;
 my $time = qr/\d+\.\d+ m?s/;

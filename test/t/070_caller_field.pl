@@ -1,13 +1,9 @@
 # The caller's field: whatever callers put into it, IDs are distinct, ascend as far
 # as the field's place allows, and are found, decoded and tailed like others.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 my $rounds = 300;    # of each connection
 my $epoch = 'epoch:2026-01-01T00:00:00Z';

@@ -1,14 +1,10 @@
 # snowflake.spread: the low bits of IDs are evenly distributed, even if ticks have
 # few IDs; distinctness and order are as without it.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Open2;
 use SnowflakeTest;
-use Test::More;
 
 my $steps = 1024;
 my @moduli = (2, 4, 8, 16, 64);

@@ -3,16 +3,11 @@
 # mint waits for as long as it may, or fails at once.  No ID is ever smaller than one minted
 # before.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest;
-use Test::More;
 
-my $hour = 3_600_000;    # all times are in ms
 my $server = SnowflakeClock->new(
 	'main', conf => q{
 	snowflake.max_lead = '500ms'

@@ -3,20 +3,11 @@
 # lasted for snowflake.jump_patience or, if it is ahead, for a thousandth of its length, or an
 # administrator accepts it.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest;
-use Test::More;
 
-my $second = 1_000;    # all times are in ms
-my $minute = 60 * $second;
-my $hour = 60 * $minute;
-my $day = 24 * $hour;
-my $year = 365 * $day;
 my $server = SnowflakeClock->new('main');
 my $node = $server->node;
 

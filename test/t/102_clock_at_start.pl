@@ -2,20 +2,11 @@
 # at once, above all others, unless the clock is further behind them than snowflake.max_ahead, or
 # cannot be right.  A clock with which nothing was minted leaves nothing behind.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest;
-use Test::More;
 
-my $second = 1_000;    # all times are in ms
-my $minute = 60 * $second;
-my $hour = 60 * $minute;
-my $day = 24 * $hour;
-my $year = 365 * $day;
 my $not_believed = 'the clock is not believed';
 my $server = SnowflakeClock->new('main');
 my $node = $server->node;

@@ -2,18 +2,10 @@
 # their present lead, which only falls as time passes, and by at most snowflake.max_ahead.  Beyond
 # that, they are refused, with the reason.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest;
-use Test::More;
-
-my $second = 1_000;    # all times are in ms
-my $minute = 60 * $second;
-my $hour = 60 * $minute;
 
 # 800 IDs a second, so that a test can use up the time that there is
 my $server = SnowflakeClock->new(
