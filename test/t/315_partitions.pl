@@ -4,9 +4,6 @@
 # completes a killed one.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakePartitions qw(
@@ -14,8 +11,6 @@ use SnowflakePartitions qw(
   partitions_node run_script sql start_run
 );
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = partitions_node();
 

@@ -3,17 +3,12 @@
 # one table is reported at the end, when the others have been maintained.
 # versions: all
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakePartitions qw(
   complaints due fails look_after maintain maintain_at names partitions_node run_script sql start_run
 );
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $node = partitions_node();
 

@@ -1,13 +1,9 @@
 # Public IDs: they decrypt to themselves, each mistake has its own error, keys rotate, and look-ups
 # use the primary key.  703_key_file.pl is about the file of the keys.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_public();
 

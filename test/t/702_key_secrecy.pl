@@ -1,14 +1,9 @@
 # The keys of snowflake_public() are in their file and nowhere else: not in a log, an
 # error, a setting, a plan, a dump, or the data directory.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(!look);
-use Test::More;
 
 # Keys whose hexadecimal digits and bytes are told from everything else
 my @secrets = ('0123456789abcdef' x 4, 'c0ffee1234567890' x 4, 'deadbeef90abcdef' x 4);

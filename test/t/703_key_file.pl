@@ -1,14 +1,9 @@
 # The file of the keys of snowflake_public(): which files are refused, whose it may be, and that
 # one which is being written, or is gone, leaves no key in use that is not the file's.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 use Time::HiRes qw(stat);
 
 plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_public();
@@ -91,10 +86,7 @@ is(sql("SELECT $public"),
 	$text, 'spaces, tabs, comments and the lines of other systems do no harm');
 
 # Whose file it is, and who may read it: a file of root may be one that its group reads, and no more.
-my $shim = PostgreSQL::Test::Utils::tempdir() . '/owner_shim.so';
-system_or_bail($ENV{CC} || 'cc',
-	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim, "$FindBin::RealBin/../shim/owner_shim.c",
-	'-ldl');
+my $shim = build_shim('owner_shim', '-ldl');
 keys_are(7);
 foreach my $case (
 	[ 'a file of the server', [ 0400, 0600 ], [ 0640, 0604, 0620, 0601 ] ],

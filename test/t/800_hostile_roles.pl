@@ -2,14 +2,9 @@
 # mint.  No role gains a privilege, no ID is issued twice, and minting goes on soon after a superuser
 # has cleaned up.  SNOWFLAKE_HOSTILE_SECONDS=600 is a long run, SNOWFLAKE_HOSTILE_SEED repeats one.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $seconds = $ENV{SNOWFLAKE_HOSTILE_SECONDS} || 5;

@@ -2,13 +2,9 @@
 # by the keeper.  Somebody plants everything that an unqualified name could find, and each planted
 # object reports its use by an error, which the log keeps.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_node('main', conf => "snowflake.database = kept");
 $node->start;

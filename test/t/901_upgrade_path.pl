@@ -3,16 +3,11 @@
 # the scripts of all those versions, since it is replaced before they are
 # updated, and in some databases they never are.
 
-use strict;
-use warnings;
-
 use File::Basename;
 use File::Path;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # The script to the next version goes into a copy of the installation, which finds its files
 # relative to its programs.  Those have to be copied, the rest can be links.
