@@ -2,14 +2,10 @@
 # node ID changes, the reservation is extended, the floor is raised or another mint overtakes it.
 # No ID comes twice, all ascend, and nobody who waits is forgotten.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeRaces;
 use SnowflakeTest;
-use Test::More;
 
 # A wake-up that gets lost must show: nobody gives up waiting before the test.
 my ($node, $clock) = races_node(
@@ -69,7 +65,6 @@ sub end_of_tick
 }
 
 sub set_node { return set_conf($node, 'snowflake.node_id' => $_[0]); }
-sub wait_for_node { return wait_for_status($node, "gate = 'open' AND node = $_[0]"); }
 
 # Close the gate, and have it opened for a node ID when a mint has asked for that, which has given up
 # meanwhile: so the opening reserves time.  The keeper is on its way, to the point if there is one.
@@ -202,8 +197,7 @@ step_clock($clock, 660_000);
 # The node ID changes while a mint is in flight, in a tick that has no ID yet.
 # The keeper waits for it before it stores where the old node ID ends, and
 # nobody else gets in.
-set_node(1);
-wait_for_node(1);
+change_node_id($node, 1);
 next_id();
 step_clock($clock, 1_000);
 $mint = stop_at('snowflake-mint-locked');
@@ -248,25 +242,22 @@ is(-s $mint->{ids}, 0, 'the gate is opening: the mint still waits');
 release('snowflake-gate-opening');
 is(node_of(id_of($mint)), 4, 'and has the new node ID');
 
-set_node(1);
-wait_for_node(1);
+change_node_id($node, 1);
 next_id();
 
 # One that has its position keeps the node ID that it had then.
 $mint = stop_at('snowflake-mint-unlocked');
-set_node(2);
-wait_for_node(2);
+change_node_id($node, 2);
 wake_all('snowflake-mint-unlocked');
 is(node_of(id_of($mint)), 1, 'a mint has the node ID that it had its position with');
-set_node(1);
-wait_for_node(1);
+change_node_id($node, 1);
 
 # The order is to be given up while a mint is in flight, which makes that impossible.
 set_conf($node, 'snowflake.max_lead' => '11min');
 next_id();
 step_clock($clock, -600_000);
 open_reserved(5);
-wait_for_node(5);
+wait_for_status($node, "gate = 'open' AND node = 5");
 $mint = stop_at('snowflake-mint-locked');
 my $reset = start_statement($node, 'SELECT snowflake_restart_at_clock(5)');
 wait_for($keeper, 'snowflake');
@@ -281,8 +272,7 @@ $reset->quit;
 next_id();
 set_conf($node, 'snowflake.max_lead' => '1min');
 step_clock($clock, 600_000);
-set_node(1);
-wait_for_node(1);
+change_node_id($node, 1);
 
 # A clean stop, as far as the keeper is concerned, while a mint is in flight: it waits for that before
 # it stores the exact end, and even if the server dies right then nothing comes twice.

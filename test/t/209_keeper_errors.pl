@@ -1,14 +1,10 @@
 # An error ends a round of the keeper, and not the keeper: in any phase, with a lock held, or
 # after the commit.  What it prevents is not published, and IDs go on ascending.
 
-use strict;
-use warnings;
-
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeRaces;
 use SnowflakeTest qw(!mint);
-use Test::More;
 
 my ($node, $clock) = races_node(
 	conf => q{
@@ -31,14 +27,7 @@ sub mint
 # Time in which nobody mints: the next mint needs more to be reserved.
 sub pass_time { return step_clock($clock, 75_000); }
 
-sub set_node
-{
-	my ($node_id) = @_;
-
-	sql("ALTER SYSTEM SET snowflake.node_id = $node_id");
-	$node->reload;
-	return;
-}
+sub set_node { return set_conf($node, 'snowflake.node_id' => $_[0]); }
 
 mint();
 
@@ -66,8 +55,7 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowfla
 		my $state = "$point, $name";
 		my $offset = -s $node->logfile;
 
-		set_node(1);
-		wait_for_status($node, 'node = 1');
+		change_node_id($node, 1);
 		mint();
 		$keeper_pid = status($node, 'keeper_pid');
 		$prepare->();
@@ -114,9 +102,8 @@ isnt(status($node, 'keeper_pid'), $keeper_pid, 'there is another one');
 # been published: no ID has made use of it.  Others mint all the time.  The next clock is behind what
 # was stored, so nothing but that keeps the new IDs above the old ones; and not by more than max_lead,
 # so nobody has to wait.
-sql(q{ALTER SYSTEM SET snowflake.max_jump = '15min'; ALTER SYSTEM SET snowflake.max_wait = '5min'});
-set_node(1);
-wait_for_status($node, 'node = 1');
+set_conf($node, 'snowflake.max_jump' => '15min', 'snowflake.max_wait' => '5min');
+change_node_id($node, 1);
 mint();
 foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 {
