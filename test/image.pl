@@ -17,15 +17,16 @@ my $work = "$ENV{SNOWFLAKE_WORK}/image";
 mkdir $work or die "could not create \"$work\": $!";
 
 # What the official image has in its place, as far as Containerfile relies on it: a new server runs
-# the scripts of a directory, and arguments are those of postgres.
+# the scripts of a directory in the database POSTGRES_DB, and arguments are those of postgres.
 open my $entrypoint, '>', "$work/docker-entrypoint.sh" or die $!;
 print $entrypoint <<'END';
 #!/bin/bash
 set -e
 runuser -u postgres -- initdb -A trust -D /var/lib/postgresql/image >/dev/null
 runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -o "-k /tmp -c listen_addresses='' $*" -l /var/lib/postgresql/log -w start >/dev/null
+createdb -U postgres "$POSTGRES_DB"
 for script in /docker-entrypoint-initdb.d/*.sql; do
-	runuser -u postgres -- psql -q -v ON_ERROR_STOP=1 -d postgres -f "$script"
+	runuser -u postgres -- psql -q -v ON_ERROR_STOP=1 -d "$POSTGRES_DB" -f "$script"
 done
 END
 close $entrypoint;
@@ -44,7 +45,6 @@ sub with_buildah
 	}
 	build()
 	{
-		pack_tree --exclude=node_modules | tar -C "$work/tree" -xf -
 		buildah build --quiet --pull-never --build-arg BASE=localhost/base -t "$2" -f "$1" "$work/tree"
 	}
 	} . $script);
@@ -63,7 +63,9 @@ program_ok(
 	buildah copy --quiet --chmod 755 "$container" "$work/docker-entrypoint.sh" /usr/local/bin/
 	buildah config --env PGHOST=/tmp --env PATH=/usr/lib/postgresql/18/bin:/usr/local/bin:/usr/bin:/usr/sbin:/bin "$container"
 	buildah commit --quiet "$container" localhost/base
-	buildah rm "$container"}
+	buildah rm "$container"
+	pack_tree --exclude=node_modules | tar -C "$work/tree" -xf -
+	echo "of another server" >"$work/tree/src/snowflake.o"}
 	)) or exit done_testing();
 program_ok(
 	'the image of a server is built' => with_buildah('build packaging/image/Containerfile server'));
@@ -71,12 +73,15 @@ my $first = output_of(
 	with_buildah(
 		q{
 	container=$(buildah from --pull-never localhost/server)
-	buildah run "$container" -- bash -c '
+	buildah run --env POSTGRES_DB=orders "$container" -- bash -c '
 		docker-entrypoint.sh -c snowflake.node_id=1
-		psql -U postgres -d postgres -Atc "SELECT snowflake_next() > 0"
+		createdb -U postgres later
+		for database in orders later postgres; do
+			psql -U postgres -d "$database" -Atc "SELECT snowflake_next() > 0"
+		done
 		runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -m fast stop >/dev/null'
 	buildah rm "$container" >/dev/null}));
-is($first, "t\n", 'its first ID');
+is($first, "t\nt\nt\n", 'its first IDs, in each database');
 program_ok('the image of the extension is built' =>
 	  with_buildah('build packaging/cloudnative-pg/Containerfile extension'));
 my $mounted = output_of(
@@ -86,6 +91,8 @@ my $mounted = output_of(
 	container=$(buildah from --pull-never localhost/base)
 	buildah run --volume "$(buildah mount "$extension"):/extensions/snowflake:ro" "$container" -- bash -c '
 		set -e
+		cd /extensions/snowflake/lib
+		echo *
 		runuser -u postgres -- initdb -A trust -D /var/lib/postgresql/image >/dev/null
 		cat >>/var/lib/postgresql/image/postgresql.conf <<-"CONF"
 			listen_addresses = '\'\''
@@ -100,6 +107,8 @@ my $mounted = output_of(
 		runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -m fast stop >/dev/null'
 	buildah umount "$extension" >/dev/null
 	buildah rm "$container" "$extension" >/dev/null}));
-is($mounted, "t\n", 'a server to which it is mounted mints');
+is( $mounted,
+	"snowflake.so snowflake_postgresql.so snowflake_public.so\nt\n",
+	'it has these libraries, and a server to which it is mounted mints');
 program_ok('nothing stays mounted' => with_buildah('buildah umount --all'));
 done_testing();
