@@ -144,6 +144,7 @@ my @blocks = (
 		'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
 		'test/newcomer.pl'
 	],
+	[ 'README.md', qr/^docker build /, 'test/image.pl' ],
 	[ qr{^doc/(?:design|tailing)\.md$}, qr/──>|───▶/, 'a drawing' ],
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
 	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/campaign/patroni.py' ],
