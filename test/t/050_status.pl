@@ -183,7 +183,7 @@ counted($refusals, '0 1 0 0 0 0', 'is counted');
 query($node, 'SELECT snowflake_accept_layout()');
 wait_for_mint($node);
 my $ends = qr/WARNING:  the snowflake layout ends at "[^"]*", in 4[789] days/;
-wait_until('the log has the end', sub { log_count($node, $ends, $offset) == 1 });
+wait_until('the log has the end', sub { log_count($node, $ends, $offset) > 0 });
 extend($node) foreach 1 .. 2;
 is(log_count($node, $ends, $offset),
 	1, 'the end of the layout is announced at the start, and not at each look');
