@@ -42,7 +42,9 @@ foreach my $sql ('PERFORM snowflake_next()', 'PERFORM snowflake_next_batch(4000)
 	# a batch is held back by the limit, not by max_lead, if there is less left
 	wait_for_query($node, "SELECT clock_timestamp() + interval '4500 ms' > '$stored'");
 	refuses(
-		$node, "SET snowflake.max_wait = '100ms'; DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$",
+		$node,
+		"SET snowflake.max_wait = '100ms'; SET statement_timeout = '1min';
+			DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$",
 		'55000',
 		"$sql: minting ends",
 		message => qr/reservation was not extended/);

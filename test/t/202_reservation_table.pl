@@ -144,7 +144,8 @@ END
 	my $before = stored();
 	refuses(
 		$node,
-		q{SET snowflake.max_wait = '100ms'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$},
+		q{SET snowflake.max_wait = '100ms'; SET statement_timeout = '1min';
+			DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$},
 		'55000',
 		"$sql: minting stops");
 	my $newest = status($node, 'last_id');
