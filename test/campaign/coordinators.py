@@ -3,14 +3,12 @@
 A member can be stopped, killed and started again; all of them together can lose their data.
 """
 
-import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
@@ -74,7 +72,6 @@ class Coordinator:
 
     how_to_stop = signal.SIGTERM
     requests_a_renewal = 1
-    can_be_split = False
     fleet = 'fleet'
 
     def __init__(self, site, count):
@@ -86,7 +83,7 @@ class Coordinator:
     def client_ports(self):
         return [member.ports[0] for member in self.members]
 
-    def url(self, ports, server):
+    def url(self, ports):
         """A server's way to its fleet.  Its ports are those of the proxy."""
         return f'{self.kind}://{",".join(f"127.0.0.1:{port}" for port in ports)}/{self.fleet}'
 
@@ -138,24 +135,14 @@ class Coordinator:
 
 
 class Postgresql(Coordinator):
-    """One server, the primary.  While the coordinator is split there are two: "pair" has both, in the order of the
-    proxy's ports, and "members" the one that is the fleet's.
-    """
+    """One server."""
 
     kind = 'postgresql'
     ports_a_member = 1
     how_to_stop = signal.SIGINT
     most_members = 1
     requests_a_renewal = 2          # who it is is asked before, see src/coordinator/pg_session.c
-    can_be_split = True
     fleet = 'postgres'              # its database
-
-    def __init__(self, site, count):
-        super().__init__(site, count)
-        self.pair = [*self.members, Member(site, 'postgresql1', free_ports(1))]
-
-    def client_ports(self):
-        return [member.ports[0] for member in self.pair]
 
     def prepare(self, i, member):
         template = self.site.path('coordinator_template')
@@ -164,92 +151,18 @@ class Postgresql(Coordinator):
                              '-E', 'UTF8') != 0:
                 raise Down('initdb failed, see tools.log')
         subprocess.run(['cp', '-a', template, member.dir], check=True)
-        self.set_command(member)
-
-    def set_command(self, member):
         member.command = [os.path.join(self.site.bindir, 'postgres'), '-D', member.dir, '-p', str(member.ports[0]),
                           '-c', 'listen_addresses=127.0.0.1', '-c', f'unix_socket_directories={member.dir}',
                           '-c', 'shared_buffers=16MB', '-c', 'fsync=off', '-c', 'log_checkpoints=off']
 
-    def url(self, ports, server):
-        now = self.pair.index(self.members[0])
-        shown = [ports[i] for i in server.order] if server.order else [ports[now]]
-        return f'postgresql://postgres@{",".join(f"127.0.0.1:{port}" for port in shown)}/{self.fleet}?sslmode=disable'
-
-    def query(self, member, sql, dbname='postgres'):
-        """Rows, or None if there are none."""
-        return query_once(sql, host='127.0.0.1', port=member.ports[0], dbname=dbname, connect_timeout=2)
+    def url(self, ports):
+        return f'postgresql://postgres@127.0.0.1:{ports[0]}/{self.fleet}?sslmode=disable'
 
     def serves(self, member):
         try:
-            return self.query(member, 'SELECT NOT pg_is_in_recovery()')[0][0]
+            return query_once('SELECT true', host='127.0.0.1', port=member.ports[0], dbname='postgres', connect_timeout=2)[0][0]
         except psycopg2.Error:
             return False
-
-    def other(self):
-        return self.pair[1 - self.pair.index(self.members[0])]
-
-    def add_standby(self):
-        primary, standby = self.members[0], self.other()
-        standby.forget()
-        if self.site.run('pg_basebackup', '-D', standby.dir, '-h', '127.0.0.1', '-p', str(primary.ports[0]),
-                         '-U', 'postgres', '-c', 'fast', '-X', 'stream', '-R', '--no-sync', '--no-manifest') != 0:
-            raise Down('pg_basebackup of the coordinator failed, see tools.log')
-        self.set_command(standby)
-        standby.start()
-        wait_for(lambda: self.query(primary, "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), READY_S,
-                 f'the standby of the coordinator has no stream, see {standby.log}')
-
-    def split(self):
-        """The standby is promoted, with all that the primary has committed, and that goes on.  Nobody writes to it
-        meanwhile.  The new one is the fleet's.
-        """
-        primary, standby = self.members[0], self.other()
-        wait_for(lambda: self.query(primary, 'SELECT 1 FROM pg_stat_replication'
-                                    ' WHERE replay_lsn = pg_current_wal_lsn()'), READY_S,
-                 f'the standby of the coordinator does not catch up, see {standby.log}')
-        self.query(standby, 'SELECT pg_promote()')
-        wait_for(lambda: self.serves(standby), READY_S, f'the standby is not promoted, see {standby.log}')
-        self.members = [standby]
-
-    def fail_over(self):
-        """A standby that was stopped, and so lacks what was committed since, takes the place of the primary."""
-        standby = self.other()
-        self.end(signal.SIGKILL)
-        self.members = [standby]
-        os.remove(os.path.join(standby.dir, 'standby.signal'))
-        with open(os.path.join(standby.dir, 'recovery.signal'), 'w'):
-            pass
-        with open(os.path.join(standby.dir, 'postgresql.auto.conf'), 'a') as f:
-            f.write("primary_conninfo = ''\nrestore_command = 'false'\n")
-        self.start()
-        self.wait()
-
-    def drop_key(self, fleet):
-        """The fleet's record is restored, without the rest, and without a key."""
-        self.query(self.members[0], 'CREATE TABLE snowflake_fleet.copied AS SELECT * FROM snowflake_fleet.records;'
-                   'DROP TABLE snowflake_fleet.records; ALTER TABLE snowflake_fleet.copied RENAME TO records', fleet)
-
-    def add_key(self, fleet):
-        self.query(self.members[0], 'DELETE FROM snowflake_fleet.records a USING snowflake_fleet.records b'
-                   ' WHERE a.key = b.key AND a.ctid < b.ctid;'
-                   'ALTER TABLE snowflake_fleet.records ADD PRIMARY KEY (key)', fleet)
-
-    @contextlib.contextmanager
-    def writes_wait(self, fleet, count):
-        """Within it no record is written, and when it ends so many wait to be, or have had time to begin."""
-        conn = psycopg2.connect(host='127.0.0.1', port=self.members[0].ports[0], user='postgres', dbname=fleet)
-        with conn.cursor() as cur:
-            cur.execute('LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE')
-            yield
-            end = time.monotonic() + 10
-            while time.monotonic() < end:
-                cur.execute("SELECT count(*) >= %s FROM pg_locks WHERE NOT granted AND mode = 'RowExclusiveLock'",
-                            (count, ))
-                if cur.fetchone()[0]:
-                    break
-                time.sleep(0.02)
-        conn.close()
 
 
 class Etcd(Coordinator):
@@ -290,7 +203,8 @@ class Zookeeper(Coordinator):
         with open(os.path.join(member.dir, 'zoo.cfg'), 'w') as f:
             f.writelines(lines)
         # zookeeper.jar names what it needs, but nothing that writes its log, of which there may be one only
-        member.command = ['java', '-Xmx128m', '-cp', '/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar',
+        member.command = ['java', '-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-cp',
+                          '/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar',
                           'org.apache.zookeeper.server.quorum.QuorumPeerMain', os.path.join(member.dir, 'zoo.cfg')]
 
     def serves(self, member):

@@ -56,9 +56,7 @@ class FleetServer(Server):
         self.member = member                # whose configuration it has
         self.port = 6000 + member
         self.leases = True
-        self.order = None                   # of hosts in its URL, if there are two
         self.nodes = ALL_NODES              # that it may lease
-        self.lease_s = None                 # if it is not that of all
         self.base_ns = 0
 
     def extension_settings(self):
@@ -66,7 +64,7 @@ class FleetServer(Server):
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
             'snowflake.node_source': self.url() if self.leases else 'setting',
-            'snowflake.lease': f'{self.lease_s or self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
+            'snowflake.lease': f'{self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
 
     def url(self):
@@ -133,7 +131,7 @@ class Fleet(Recovery, Campaign):
         self.granted = None                 # up to when servers had leases that are gone
 
     def url(self, server):
-        return self.coordinator.url(self.ports[server.member], server)
+        return self.coordinator.url(self.ports[server.member])
 
     def line_of(self, place):
         return place
@@ -157,12 +155,7 @@ class Fleet(Recovery, Campaign):
             ('promotion with the old primary alive', self.promote),
             ('coordinator restarted', lambda e: self.coordinator_down(self.coordinator.how_to_stop)),
             ('coordinator killed', lambda e: self.coordinator_down(signal.SIGKILL)),
-            ('coordinator lost its data', self.loses_data), ('coordinator restored from a copy', self.restored),
-            ('far clock stopped for good', self.far_clock),
-            ('lease that reaches far ahead', self.long_lease), ('ahead of the clock', self.ahead)]
-        if self.coordinator.can_be_split:
-            kinds += [('coordinator split', self.split), ('failover that lost a grant', self.fails_over),
-                      ('table without its key', self.loses_key)]
+            ('coordinator lost its data', self.loses_data), ('coordinator restored from a copy', self.restored)]
         if len(self.coordinator.members) > 1:
             kinds += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
         return kinds
@@ -240,12 +233,6 @@ class Fleet(Recovery, Campaign):
 
     def present(self):
         return [server for server in self.servers if server]
-
-    def new_server(self, member):
-        return FleetServer(self.site, member)
-
-    def place_of(self, server):
-        return self.servers.index(server)
 
     def open(self, place):
         server = self.servers[place]
