@@ -459,7 +459,11 @@ sub new_zookeeper
 			  . "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n$servers");
 		$member->{log} = "$PostgreSQL::Test::Utils::log_path/zookeeper_$name$member->{id}.log";
 		$member->{command} = [
-			'java', '-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-cp',
+			'java',
+			'-Xmx128m',
+			'-XX:+UseSerialGC',
+			'-XX:TieredStopAtLevel=1',
+			'-cp',
 			join(':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple)),
 			'org.apache.zookeeper.server.quorum.QuorumPeerMain',
 			"$dir/zoo.cfg"
