@@ -43,6 +43,7 @@ sub rows_of { return split /\n/, $node->safe_psql('postgres', "SET timezone = 'U
 
 my @zones = rows_of('SELECT zone FROM zones');
 my @regions = grep { !/,/ } @zones;
+my @odd_zones = grep { /,|Pacific|Havana/ } @zones;
 my @times = rows_of(
 	q{SELECT t FROM (SELECT @@ id AS t FROM ids UNION ALL SELECT day FROM changes
 		UNION ALL SELECT date_trunc('day', @@ id) FROM ids
@@ -51,18 +52,23 @@ my @times = rows_of(
 my @ids = rows_of('SELECT id FROM ids ORDER BY random() LIMIT 300');
 my %edges;
 push @{ $edges{ $_->[0] } }, $_->[1]
-  foreach map { [ split /\|/ ] } rows_of('SELECT zone, local FROM edges');
+  foreach map { [ split /\|/ ] }
+  rows_of(
+	"SELECT zone, local FROM edges, generate_series(1, CASE unit WHEN 'day' THEN 4 ELSE 1 END)");
 
 # Templates.  "{a|b}" is one of these, " ~ " a comparison, either way round, "[[a||b]]" is a by
 # key and b of the copy, and "$name" is what this makes:
-my @units =
-  qw(microseconds milliseconds second minute hour day week month quarter year decade century millennium);
+my @units = (
+	qw(microseconds milliseconds second minute hour decade century millennium),
+	(qw(day week month quarter year)) x 3);
 my @tables =
   qw(items numbers parts others guarded barrier everything family hashed rest joined looked_up mixed);
-our ($zone, $unit, $column);
+our ($zone, $unit);
+our $column = 't.created_at';
 our $mind;    # the time zone of which constants are
 my %make = (
 	zone => sub { $zone },
+	mind => sub { $mind },
 	unit => sub { $unit },
 	c => sub { $column },
 	id => sub { one(@ids) },
@@ -90,7 +96,7 @@ my %make = (
 		filters('created_at') =~ s/\bn (<|>=)/max(n) $1/gr =~ s/\bid\b/max(id)/gr =~
 		  s/, n\)/, max(n))/gr;
 	},
-	down => sub { one('', ' DESC') },
+	down => sub { one('', '', ' NULLS FIRST', ' DESC', ' DESC', ' DESC NULLS LAST') },
 	limit => sub { one('', ' LIMIT ' . int(1 + rand 30)) });
 
 # A template filled in, with one zone and one unit; constants are mostly of that zone if it
@@ -183,7 +189,7 @@ NOT {$c <@ $range|($c, id) < ($instant, 5)|($c, n) >= ($instant, NULLIF(n, 50))|
 $c <@ (tstzmultirange($range) + tstzmultirange($range))
 $c <@ (SELECT range_agg(tstzrange(lo, hi)) FROM spans WHERE lo < hi AND n < $m)
 $c IS {NULL|NOT NULL}
-($c, id) {<|<=|>=|>} ($instant, {0|5|-1|$id|$id::int8|(SELECT max(id) FROM items WHERE n < 50)})
+($c, id) {<|<=|>=|>} ($instant, {0|5|-1|'-9223372036854775808'::int8|$id|$id::int8|(SELECT max(id) FROM items WHERE n < 50)})
 ($instant, n) {<|<=|>=|>} ($c, 50)
 *$c::date ~ {$day|$day|$local}
 *$c::date ~ {$day|$day|$local}
@@ -194,11 +200,12 @@ $c::date IN ($day, $day)
 *($at)::date ~ {$day|$day|$local}
 *date_trunc('$unit', $c) ~ {date_trunc('$unit', $instant)|$instant}
 *date_trunc('$unit', $c, '$zone') ~ {date_trunc('$unit', $instant, '$zone')|$instant}
+date_trunc('$unit', $c, '$zone') ~ {$day|$local}
 *date_trunc('{day|day|$unit}', $c) ~ {date_trunc('day', $instant)|$day|$local}
 *date_trunc('day', $c, '$zone') ~ date_trunc('day', $instant, '$zone')
-*date_trunc('$unit', $c) ~ {date_trunc('$unit', $local)|$day}
+*date_trunc('$unit', $c) ~ {date_trunc('$unit', $local)|$day|$local}
 *date_trunc('$unit', $at) ~ {date_trunc('$unit', $local)|$local}
-extract(year FROM {$c|$at|($at)::date|$c::date}) ~ {1969|1970|1971|1972|2011|2026|2026.5|2039}
+extract(year FROM {$c|$at|date_trunc('$unit', $c)|($at)::date|$c::date}) ~ {1969|1970|1971|1972|2011|2026|2026.5|2039}
 date_part('year', {$c|$at}) ~ {1970|1971|2011|2026}
 $c {<>|IS DISTINCT FROM|IS NOT DISTINCT FROM} $instant
 $c BETWEEN SYMMETRIC $instant AND $instant
@@ -224,9 +231,12 @@ sub filters
 {
 	my ($c) = @_;
 	my ($one) = filter($c);
+	my $plain = 'n ' . one('<', '>=') . ' ' . int rand 100;
 
+	# which NULL passes
+	return $plain if chance(0.1);
 	return $one if chance(0.6);
-	my ($other) = chance(0.4) ? "n " . one('<', '>=') . " " . int(rand 100) : filter($c);
+	my ($other) = chance(0.4) ? $plain : filter($c);
 	return one(
 		"$one AND $other",
 		"$one AND $other",
@@ -250,11 +260,13 @@ SELECT count(*), min(id), max(n) FROM $table WHERE $where
 SELECT min(created_at), max(created_at) FROM $table{| WHERE $where| WHERE customer = 3}
 SELECT customer, max(created_at) FROM $table WHERE $where GROUP BY customer
 +SELECT id, created_at FROM $table WHERE $where ORDER BY created_at{, id, n, customer| DESC, id DESC, n, customer}$limit
-+SELECT created_at FROM $table WHERE $where ORDER BY created_at$down{| NULLS FIRST| NULLS LAST}$limit
-+SELECT created_at FROM $table WHERE customer = $m AND $where ORDER BY created_at$down$limit
++SELECT created_at FROM $table{| WHERE $where} ORDER BY created_at$down$limit
++SELECT created_at FROM {items|$table} WHERE customer {=|=|<|>} $m{| AND $where} ORDER BY created_at$down$limit
++SELECT created_at, customer FROM {items|numbers|parts|$table}{| WHERE customer > $m| WHERE $where} ORDER BY created_at$down, customer$down$limit
 +SELECT customer, created_at FROM $table ORDER BY customer$down, created_at$down$limit
-+SELECT created_at FROM items WHERE label = 'label 3' AND n > 20 AND $where ORDER BY created_at$down$limit
-+SELECT label COLLATE "C", created_at FROM items WHERE n > 20 ORDER BY 1$down, 2$down$limit
++SELECT created_at FROM items WHERE label = 'label 3' COLLATE {"C"|ci} AND n > {20|10} AND $where ORDER BY created_at$down$limit
++SELECT label COLLATE "C", created_at FROM items WHERE n > 20{| AND label {=|>} 'label 3' COLLATE {"C"|ci}} ORDER BY 1$down, 2$down$limit
++SELECT {created_at::timestamp|created_at AT TIME ZONE '$zone'|date_trunc('$unit', created_at)} FROM {items|$table} ORDER BY 1$down$limit
 SELECT c, created_at FROM generate_series(0, 8) c {JOIN|LEFT JOIN} LATERAL
 	(SELECT created_at FROM $table t WHERE t.customer = c AND $where ORDER BY created_at$down LIMIT 2) l ON true
 +SELECT created_at FROM $table WHERE {false|n = NULL|created_at < NULL::timestamptz|n > 500} ORDER BY created_at$down
@@ -272,6 +284,15 @@ SELECT t.id, s.n FROM spans s {JOIN|LEFT JOIN} $table t
 	ON t.created_at <@ tstzrange({lo, CASE WHEN lo < hi THEN hi END|least(lo, hi), greatest(lo, hi), '[]'|least(lo, hi), hi, '(]'|NULL, hi|NULL, hi, '()'})
 SELECT s.n, t.id FROM spans s {JOIN|LEFT JOIN} $table t ON t.n > 200 AND t.created_at <@ tstzrange({hi, lo|greatest(lo, hi) + interval '1 s', lo})
 SELECT n, (SELECT count(*) FROM $table t WHERE t.created_at::date {=|<=|<|>} s.lo::date) FROM spans s
+SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t WHERE date_trunc('{day|week|month|quarter|year}', t.created_at) {=|<=|<=|<|>|>=} local{|::date| + interval '{90 min|2 days}'})
+	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
+SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t WHERE date_trunc('{day|week|month|quarter|year}', t.created_at) {=|<=|<=|<|>|>=} local{|::date| + interval '{90 min|2 days}'})
+	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
+SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t
+	WHERE {{($at)|($at)::date|date_trunc('$unit', $at)|t.created_at::date} {=|<=|<|>|>=} local{|::date| + interval '{90 min|2 days}'}|t.created_at::date IN (local::date, '2020-01-01')})
+	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
+SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t WHERE date_trunc('{day|week|month|$unit}', t.created_at, '$zone') {=|<=|<|>|>=} (local AT TIME ZONE '$zone'){| - interval '1 ms'})
+	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
 SELECT n, (SELECT count(*) FROM $table t WHERE t.created_at <@ tstzrange(least(lo, hi), greatest(lo, hi), '{[]|[)|(]|()}')) FROM spans s
 SELECT id FROM $table t WHERE {|NOT }EXISTS (SELECT FROM spans s WHERE {t.created_at = s.lo|t.created_at BETWEEN s.lo AND s.hi})
 SELECT n, lo FROM spans s WHERE EXISTS (SELECT FROM $table t WHERE t.created_at {=|<|>} s.lo)
@@ -295,7 +316,7 @@ UPDATE items SET n = n + 1 WHERE $where RETURNING id, n
 	WHERE {created_at >= $1 AND created_at < $2|created_at BETWEEN $1 AND $2|created_at = ANY (ARRAY[$1, $2])|created_at::date = $1::date|created_at <@ tstzrange($1, NULL) AND created_at <> $2|created_at <@ tstzrange(least($1, $2), greatest($1, $2))|(created_at, id) > ($1, 5) AND created_at <= $2|(created_at, id) < ($1, $id)|date_trunc('day', created_at) = $1 OR created_at < $2|created_at < $1 + interval '1 day' AND created_at > $2 - interval '1 day'}
 	ORDER BY created_at, id, n, customer$limit; EXECUTE p ($instant, $instant); DEALLOCATE p
 +PREPARE p (date) AS SELECT id, created_at FROM $table
-	WHERE {created_at::date = $1|created_at >= $1|created_at < $1|(created_at AT TIME ZONE 'Europe/Berlin')::date = $1|date_trunc('week', created_at) = date_trunc('week', $1)}
+	WHERE {created_at::date = $1|created_at >= $1|created_at < $1|(created_at AT TIME ZONE 'Europe/Berlin')::date = $1|date_trunc('week', created_at) = date_trunc('week', $1)|created_at >= $day|created_at <= $local|$where}
 	ORDER BY created_at, id, n, customer; EXECUTE p ($day); SET timezone = '$zone'; EXECUTE p ($day); DEALLOCATE p
 PREPARE p (text, timestamp, timestamptz) AS SELECT id, created_at FROM $table
 	WHERE {created_at AT TIME ZONE $1 >= $2|(created_at AT TIME ZONE $1)::date = $2::date|date_trunc('day', created_at AT TIME ZONE $1) = $2|date_trunc('month', created_at, $1) = $3|date_trunc('day', created_at, $1) < date_trunc('day', $3, $1)};
@@ -322,7 +343,7 @@ SELECT max(date_trunc('day', created_at)), min(created_at::date), max(created_at
 +SELECT created_at FROM $table ORDER BY created_at$down OFFSET {0|5|500} LIMIT (SELECT {1|7})
 SELECT DISTINCT ON (created_at) created_at, n FROM $table ORDER BY created_at$down, n
 SELECT DISTINCT ON (date_trunc('day', created_at, 'UTC')) date_trunc('day', created_at, 'UTC'), created_at FROM $table ORDER BY 1, 2
-+SELECT created_at, generate_series(1, 2) FROM $table ORDER BY 1$down, 2$limit
++SELECT created_at, generate_series(1, 2) FROM {parts|$table} ORDER BY 1$down, 2$limit
 +SELECT created_at, random() < 2 FROM $table WHERE random() >= 0 ORDER BY 1$down$limit
 SELECT id, created_at FROM $table WHERE {random() >= 0 AND $where|created_at < $instant + random() * interval '0'|created_at = ANY (ARRAY[$instant, clock_timestamp() + interval '9 years'])}
 WITH RECURSIVE r AS ((SELECT created_at, id::bigint AS id, 1 AS k FROM $table WHERE id IS NOT NULL ORDER BY created_at, id LIMIT 1)
@@ -420,7 +441,7 @@ for (my $begin = 0; $begin < $queries; $begin += 500)
 
 	for (my $n = $begin; $n < $begin + 500 && $n < $queries; $n++)
 	{
-		$mind = one(@zones);
+		$mind = chance(0.4) ? one(@odd_zones) : one(@zones);
 		my ($ordered, $query) = one(@queries) =~ /^(\+?)(.*)/;
 
 		push @asked,
@@ -442,7 +463,7 @@ for (my $begin = 0; $begin < $queries; $begin += 500)
 		$empty++ if $copy eq '';
 		next if $key eq $copy;
 		push @shown,
-			"-- zone $asked[$n]{zone}\n$asked[$n]{settings}\n$asked[$n]{query}\nby key:  "
+		  "-- query @{[ $begin + $n ]}, zone $asked[$n]{zone}\n$asked[$n]{settings}\n$asked[$n]{query}\nby key:  "
 		  . substr($key, 0, 300)
 		  . "\nby copy: "
 		  . substr($copy, 0, 300)
@@ -463,7 +484,8 @@ foreach (1 .. $queries / 10)
 {
 	my ($condition, $on_key) = filter('created_at');
 
-	push @plans, $condition if $on_key && $condition !~ /NULL::|NULL, NULL|empty/;
+	# an abbreviation is no name of a zone
+	push @plans, $condition if $on_key && $condition !~ /NULL::|NULL, NULL|empty|'CET'/;
 }
 my $table = 0;
 foreach my $condition (@plans)

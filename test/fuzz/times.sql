@@ -2,6 +2,7 @@
 -- ID, in by_copy it is a column that holds what was decoded.
 
 CREATE EXTENSION snowflake;
+CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE ROLE reader;
 CREATE SCHEMA by_key;
 CREATE SCHEMA by_copy;
@@ -9,21 +10,21 @@ GRANT USAGE, CREATE ON SCHEMA by_key, by_copy TO reader;
 
 -- Days on which clocks were set, somewhere
 CREATE TABLE zones AS SELECT * FROM unnest('{UTC,Europe/Berlin,America/New_York,America/St_Johns,America/Sao_Paulo,America/Havana,
-	Atlantic/Azores,Australia/Lord_Howe,Pacific/Apia,Africa/Monrovia,Africa/Casablanca,Asia/Kathmandu,Asia/Beirut,Antarctica/Troll,"FAR-100FARTHER-150,M3.2.0,M11.1.0"}'::text[]) zone;
+	Atlantic/Azores,Australia/Lord_Howe,Pacific/Apia,Pacific/Kiritimati,CET,Africa/Monrovia,Africa/Casablanca,Asia/Kathmandu,Asia/Beirut,Antarctica/Troll,"FAR-100FARTHER-150,M3.2.0,M11.1.0"}'::text[]) zone;
 CREATE TABLE changes AS
 	SELECT zone, day FROM zones, generate_series(timestamptz '1970-01-02Z', '2036-01-01Z', '1 day') day
 	WHERE (day AT TIME ZONE zone) - (day AT TIME ZONE 'UTC')
 		<> ((day + interval '24 hours') AT TIME ZONE zone) - ((day + interval '24 hours') AT TIME ZONE 'UTC');
 
--- ... and some of them at which there are IDs every half hour; and every ten minutes where the days,
--- weeks and so on begin that are next to them
+-- ... and some of them at which there are IDs every half hour; and every quarter of an hour where the
+-- days, weeks and so on begin that are next to them
 CREATE TABLE dense AS
 	SELECT zone, day FROM (SELECT *, row_number() OVER (PARTITION BY zone ORDER BY random()) AS n FROM changes) c WHERE n <= 2;
 CREATE TABLE edges AS
-	SELECT DISTINCT zone, date_trunc(unit, day AT TIME ZONE zone) + n * width AS local
+	SELECT DISTINCT zone, unit, date_trunc(unit, day AT TIME ZONE zone) + n * width AS local
 	FROM dense, (VALUES ('day', interval '1 day'), ('week', '7 days'), ('month', '1 month'), ('quarter', '3 months'), ('year', '1 year')) u(unit, width),
 		generate_series(-1, 2) n
-	WHERE (unit = 'day' OR n IN (0, 1)) AND day > '1971-01-01Z';
+	WHERE (unit = 'day' OR n >= 0) AND day > '1971-01-01Z';
 
 -- IDs: the first and the last, those around such changes, around a few ticks, and anywhere
 CREATE TABLE ids AS
@@ -32,7 +33,7 @@ CREATE TABLE ids AS
 		UNION ALL SELECT snowflake_lower_bound(day + (random() * 30 - 3) * interval '1 hour')::bigint
 			+ (random() * 3)::int FROM changes TABLESAMPLE BERNOULLI (15), generate_series(1, 4)
 		UNION ALL SELECT snowflake_lower_bound(day + n * interval '30 min')::bigint FROM dense, generate_series(-8, 66) n
-		UNION ALL SELECT snowflake_lower_bound((local AT TIME ZONE zone) + n * interval '10 min')::bigint FROM edges, generate_series(-3, 3) n
+		UNION ALL SELECT snowflake_lower_bound((local AT TIME ZONE zone) + n * interval '15 min')::bigint FROM edges, generate_series(-2, 1) n
 		UNION ALL SELECT snowflake_lower_bound(timestamptz '2026-11-20Z' + n % 20 * interval '1 ms')::bigint + (random() * 4194303)::int
 			FROM generate_series(1, 100) n
 		UNION ALL SELECT snowflake_lower_bound(date_trunc('hour', timestamptz '2020-01-01Z' + random() * interval '9 years'))::bigint
@@ -41,13 +42,14 @@ CREATE TABLE ids AS
 
 CREATE TABLE by_key.t_items (id snowflake PRIMARY KEY, customer int, n int, label text, at timestamptz);
 INSERT INTO by_key.t_items
-	SELECT id, (random() * 6)::int, (random() * 100)::int, 'label ' || (random() * 5)::int, nullif(@@ id, '1970-01-01Z') + (random() * 4)::int * interval '1 ms'
+	SELECT id, (random() * 6)::int, (random() * 100)::int, (CASE WHEN random() < 0.5 THEN 'label ' ELSE 'LABEL ' END) || (random() * 5)::int, nullif(@@ id, '1970-01-01Z') + (random() * 4)::int * interval '1 ms'
 	FROM ids ORDER BY hashint8(id);
 CREATE INDEX ON by_key.t_items (customer, id);
 CREATE INDEX ON by_key.t_items (label COLLATE "C", id DESC) WHERE n > 20;
-CREATE TABLE by_key.t_numbers (id bigint UNIQUE, customer int, n int);
+CREATE TABLE by_key.t_numbers (id bigint, customer int, n int);
+CREATE INDEX ON by_key.t_numbers (id, customer);
 INSERT INTO by_key.t_numbers SELECT id, (random() * 6)::int, (random() * 100)::int FROM ids TABLESAMPLE BERNOULLI (60)
-	UNION ALL SELECT NULL, n % 3, n FROM generate_series(1, 20) n;
+	UNION ALL SELECT NULL, n % 3, n FROM generate_series(1, 40) n;
 CREATE TABLE by_key.t_parts (customer int, id snowflake PRIMARY KEY, n int) PARTITION BY RANGE (id);
 CREATE TABLE by_key.t_parts_1 PARTITION OF by_key.t_parts FOR VALUES FROM ('0') TO (snowflake_lower_bound('1990-01-01Z'));
 CREATE TABLE by_key.t_parts_2 (n int, customer int, id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
@@ -71,13 +73,14 @@ CREATE TABLE by_key.t_family_b (PRIMARY KEY (id)) INHERITS (by_key.t_family);
 INSERT INTO by_key.t_family SELECT id, id % 2, (random() * 100)::int FROM ids WHERE id % 3 = 0;
 INSERT INTO by_key.t_family_a SELECT id, 2 + id % 3, (random() * 100)::int FROM ids WHERE id % 3 = 1;
 INSERT INTO by_key.t_family_b SELECT id, 5 + id % 2, (random() * 100)::int FROM ids WHERE id % 3 = 2;
-CREATE TABLE by_key.t_hashed (id bigint PRIMARY KEY, customer int, n int) PARTITION BY HASH (id);
+CREATE TABLE by_key.t_hashed (id bigint, customer int, n int) PARTITION BY HASH (id);
+CREATE INDEX ON by_key.t_hashed (id NULLS FIRST);
 CREATE TABLE by_key.t_hashed_0 PARTITION OF by_key.t_hashed FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE by_key.t_hashed_1 PARTITION OF by_key.t_hashed FOR VALUES WITH (MODULUS 2, REMAINDER 1);
-INSERT INTO by_key.t_hashed SELECT id, (random() * 6)::int, (random() * 100)::int FROM ids;
+INSERT INTO by_key.t_hashed SELECT id, (random() * 6)::int, (random() * 100)::int FROM ids UNION ALL SELECT NULL, n % 7, n FROM generate_series(1, 40) n;
 CREATE TABLE by_key.t_rest (customer int, n int, id snowflake) PARTITION BY RANGE (id, customer);
 CREATE TABLE by_key.t_rest_1 PARTITION OF by_key.t_rest FOR VALUES FROM ('0', 0) TO (snowflake_lower_bound('2011-10-30Z'), 3);
-CREATE TABLE by_key.t_rest_2 PARTITION OF by_key.t_rest FOR VALUES FROM (snowflake_lower_bound('2011-10-30Z'), 3) TO (snowflake_lower_bound('2026-11-20Z'), 0);
+CREATE TABLE by_key.t_rest_2 PARTITION OF by_key.t_rest FOR VALUES FROM (snowflake_lower_bound('2016-01-01Z'), 3) TO (snowflake_lower_bound('2026-11-20Z'), 0);
 CREATE TABLE by_key.t_rest_0 PARTITION OF by_key.t_rest DEFAULT;
 CREATE INDEX ON by_key.t_rest (id, customer);
 INSERT INTO by_key.t_rest SELECT (random() * 6)::int, (random() * 100)::int, id FROM ids UNION ALL SELECT NULL, n, NULL FROM generate_series(1, 5) n
@@ -138,5 +141,5 @@ REVOKE UPDATE, DELETE ON by_key.t_guarded FROM reader;
 -- Times to join with, and to choose from
 CREATE TABLE spans AS SELECT t AS lo, t + random() * interval '40 days' AS hi, row_number() OVER () AS n
 	FROM (SELECT @@ id AS t FROM ids ORDER BY random() LIMIT 8) i UNION ALL SELECT NULL, '2020-01-01Z', 9 UNION ALL SELECT '-infinity', '1970-01-02Z', 10;
-GRANT SELECT ON spans, dense TO reader;
-ANALYZE;
+GRANT SELECT ON spans, dense, edges TO reader;
+VACUUM ANALYZE;
