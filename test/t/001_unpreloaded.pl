@@ -63,21 +63,6 @@ foreach my $sql (
 		hint => qr/^Add "snowflake" to the libraries in shared_preload_libraries, [^;=]*$/);
 }
 
-# A reload brings another layout.  A plan from before follows it, unless the call has a layout.
-my $session = session(
-	$node,
-	"PREPARE own AS SELECT count(*) FROM kept WHERE @@ id >= timestamptz '$time'",
-	"PREPARE named AS SELECT count(*) FROM kept WHERE snowflake_timestamp(id, 'twitter') >= timestamptz '$time'"
-);
-my $both = 'EXECUTE own; EXECUTE named';
-is($session->query_safe($both), "1000\n1000", 'filters on time find the rows');
-reload_with($node, q{snowflake.layout = 'twitter epoch:1970-01-01T00:00:00Z'});
-wait_until('the layout is another',
-	sub { $session->query_safe('SHOW snowflake.layout') ne 'twitter' });
-is($session->query_safe($both),
-	"0\n1000", 'by a layout of an earlier epoch, that without a layout of its own finds none');
-$session->quit;
-
 # Each step in a session of its own: a setting before the library, up to PostgreSQL 16, is unknown
 # to ALTER SYSTEM, until the session loads it.
 my $set = 'ALTER SYSTEM SET snowflake.node_id = 378';
