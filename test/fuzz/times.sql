@@ -2,7 +2,10 @@
 -- ID, in by_copy it is a column that holds what was decoded.
 
 CREATE EXTENSION snowflake;
-CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+DO $$ BEGIN
+	IF getdatabaseencoding() = 'UTF8' THEN CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+	ELSE CREATE COLLATION ci FROM "C"; END IF;
+END $$;
 CREATE ROLE reader;
 CREATE SCHEMA by_key;
 CREATE SCHEMA by_copy;
