@@ -42,7 +42,7 @@ sub chance { return rand() < $_[0] }
 sub rows_of { return split /\n/, $node->safe_psql('postgres', "SET timezone = 'UTC'; $_[0]") }
 
 my @zones = rows_of('SELECT zone FROM zones');
-my @regions = grep { !/,/ } @zones;
+my @regions = ('CET', grep { !/,/ } @zones);
 my @odd_zones = grep { /,|Pacific|Havana/ } @zones;
 my @times = rows_of(
 	q{SELECT t FROM (SELECT @@ id AS t FROM ids UNION ALL SELECT day FROM changes

@@ -13,7 +13,7 @@ GRANT USAGE, CREATE ON SCHEMA by_key, by_copy TO reader;
 
 -- Days on which clocks were set, somewhere
 CREATE TABLE zones AS SELECT * FROM unnest('{UTC,Europe/Berlin,America/New_York,America/St_Johns,America/Sao_Paulo,America/Havana,
-	Atlantic/Azores,Australia/Lord_Howe,Pacific/Apia,Pacific/Kiritimati,CET,Africa/Monrovia,Africa/Casablanca,Asia/Kathmandu,Asia/Beirut,Antarctica/Troll,"FAR-100FARTHER-150,M3.2.0,M11.1.0"}'::text[]) zone;
+	Atlantic/Azores,Australia/Lord_Howe,Pacific/Apia,Pacific/Kiritimati,Africa/Monrovia,Africa/Casablanca,Asia/Kathmandu,Asia/Beirut,Antarctica/Troll,"FAR-100FARTHER-150,M3.2.0,M11.1.0"}'::text[]) zone;
 CREATE TABLE changes AS
 	SELECT zone, day FROM zones, generate_series(timestamptz '1970-01-02Z', '2036-01-01Z', '1 day') day
 	WHERE (day AT TIME ZONE zone) - (day AT TIME ZONE 'UTC')
