@@ -165,8 +165,8 @@ END
 {
 	my ($what, $detail, @host) = @$case;
 
-	on(@host);
 	$offset = -s $server->logfile;
+	on(@host);
 	wait_for_gate($server, 'node ID');
 	my $error = error_of($server, 'SELECT snowflake_next()');
 	like("$error->{sqlstate} $error->{message}", qr/^55000 $message{$what}$/, "@host: refused");
@@ -181,6 +181,7 @@ END
 is( error_of($server, 'SET ROLE app; SELECT snowflake_next()')->{detail},
 	'The server log has what was read.',
 	'others do not see what was read');
+$server->wait_for_log(qr/LOG:  $message{addresses}$/m, $offset);
 is(log_count($server, qr/LOG:  $message{addresses}$/, $offset), 1, 'the log has it once');
 
 # An address that comes after the start is found, and from then on it stays: whatever

@@ -2,6 +2,7 @@
 # created it: code that a superuser attaches to the table is not run, and a change
 # that a superuser makes to it stops minting at the end of the reservation, with
 # the reason in the log and without a write, until the table is repaired.
+# long
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";

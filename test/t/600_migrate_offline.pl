@@ -3,6 +3,7 @@
 # have been changed.
 #
 # versions: all
+# long
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
