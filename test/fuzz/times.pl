@@ -422,7 +422,7 @@ sub ask
 		  "RESET ALL; SET search_path = $schema, public; SET ROLE reader; SET timezone = '$_->{zone}';\n$settings;\n"
 		  . "\\echo === "
 		  . $n++
-		  . "\nBEGIN;\n$query;\nROLLBACK;\n";
+		  . "\nBEGIN;\n$query;\nROLLBACK;\nDEALLOCATE ALL;\n";
 	}
 	IPC::Run::run([ 'psql', '-XAtq', '-f', '-', '-d', $node->connstr('postgres') ],
 		'<', \$script, '>', \$out, '2>&1')
