@@ -63,6 +63,16 @@ foreach my $sql (
 		hint => qr/^Add "snowflake" to the libraries in shared_preload_libraries, [^;=]*$/);
 }
 
+# A reload brings another layout, and a plan from before follows it.
+my $session = session($node, "PREPARE decoded AS SELECT \@\@ '$id'::snowflake = '$time'");
+is($session->query_safe('EXECUTE decoded'), 't', 'a plan decodes by the layout');
+reload_with($node, q{snowflake.layout = 'twitter epoch:1970-01-01T00:00:00Z'});
+wait_until('the layout is another',
+	sub { $session->query_safe('SHOW snowflake.layout') ne 'twitter' });
+is($session->query_safe('EXECUTE decoded'), 'f', 'and by another one after a reload');
+$session->quit;
+reload_with($node, q{snowflake.layout = 'twitter'});
+
 # Each step in a session of its own: a setting before the library, up to PostgreSQL 16, is unknown
 # to ALTER SYSTEM, until the session loads it.
 my $set = 'ALTER SYSTEM SET snowflake.node_id = 378';
