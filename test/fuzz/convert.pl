@@ -15,10 +15,9 @@
 use strict;
 use warnings;
 
-use FindBin;
 use Getopt::Long;
 use IPC::Run;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use Test::More;
 

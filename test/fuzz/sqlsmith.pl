@@ -10,9 +10,8 @@
 use strict;
 use warnings;
 
-use FindBin;
 use Getopt::Long;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
@@ -37,7 +36,7 @@ $node->safe_psql(
 	CREATE DATABASE smith OWNER smith;
 });
 $node->safe_psql('smith', 'CREATE EXTENSION snowflake');
-$node->safe_psql('smith', slurp_file("$FindBin::RealBin/sqlsmith.sql"));
+$node->safe_psql('smith', slurp_file("test/fuzz/sqlsmith.sql"));
 
 sub keeper
 {
@@ -119,9 +118,7 @@ is( join(
 	'no crash');
 
 # Internal errors, each with the place in the source that raised it.
-my $ours = join '|',
-  map { quotemeta s,.*/,,r }
-  glob("$FindBin::RealBin/../../src/*.c $FindBin::RealBin/../../src/*/*.c");
+my $ours = join '|', map { quotemeta s,.*/,,r } glob("src/*.c src/*/*.c");
 my ($error, @internal) = ('');
 foreach (@log)
 {

@@ -11,9 +11,8 @@
 use strict;
 use warnings;
 
-use FindBin;
 use Getopt::Long;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
@@ -34,8 +33,7 @@ max_parallel_workers = 8
 });
 $node->start;
 my $setseed = sprintf '%.6f', ($seed % 1_000_000) / 1_000_000;
-$node->safe_psql('postgres',
-	"SELECT setseed($setseed);" . slurp_file("$FindBin::RealBin/times.sql"));
+$node->safe_psql('postgres', "SELECT setseed($setseed);" . slurp_file("test/fuzz/times.sql"));
 
 sub one { return $_[ rand @_ ] }
 sub chance { return rand() < $_[0] }

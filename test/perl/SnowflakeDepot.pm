@@ -18,14 +18,13 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use FindBin;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest ();
 
 our @EXPORT =
   qw(build catalog conf contents difference load_depot new_depot run_file unexplained widened);
 
-my $directory = "$FindBin::RealBin/../migrate";
+my $directory = 'test/migrate';
 
 # Columns that hold keys and have no foreign key: what the plan names, less two that are none.
 sub widened

@@ -7,8 +7,7 @@ SnowflakeTest - what the TAP tests of snowflake have in common
 
 =head1 SYNOPSIS
 
-  use FindBin;
-  use lib "$FindBin::RealBin/../perl";
+  use lib 'test/perl';    # the tests run at the top of the tree
   use SnowflakeTest;
 
   my $node = new_node('main', node_id => 7);

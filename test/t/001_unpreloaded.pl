@@ -3,8 +3,7 @@
 # what to do: whoever follows that has a server that mints.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = new_node('unpreloaded', preload => 0, node_id => undef);
@@ -38,10 +37,7 @@ foreach my $case (
 {
 	is(query($node, $case->[0]), $case->[1], $case->[0]);
 }
-like(
-	query($node, "\\i $FindBin::RealBin/../../monitoring/status.sql"),
-	qr/^snowflake: .*preload/m,
-	'the report says so');
+like(query($node, "\\i monitoring/status.sql"), qr/^snowflake: .*preload/m, 'the report says so');
 
 # The hint has nothing that, pasted, would replace the libraries that are there.  A session may have
 # loaded the library by then, or does so for this call.

@@ -2,8 +2,7 @@
 # parallel queries.  No ID occurs twice, IDs follow the order of the calls, and the time in them is
 # that of the call, or ahead by no more than max_lead.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use IPC::Run;
 

@@ -1,8 +1,7 @@
 # Settings: a missing or wrong value is reported with a helpful message, as
 # early as possible, and a session cannot change what must be the same for all.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = new_node('main', node_id => undef);

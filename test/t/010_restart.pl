@@ -3,8 +3,7 @@
 # max_ahead = 0 a mint waits for the clock, for no longer than snowflake.reservation, or says so.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $clock = new_clock('main');

@@ -2,8 +2,7 @@
 # not mint until a superuser accepts that, because the IDs of two layouts can
 # collide.  The warning says how existing IDs will decode.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes;
 

@@ -1,8 +1,7 @@
 # A layout ends: its last ID is minted, and then none, whatever the clock says
 # and however often the server is restarted.  Nothing wraps around.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 # A mint, and a batch, is refused for good.

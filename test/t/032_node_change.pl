@@ -2,8 +2,7 @@
 # ascend across the change, and the exact end of the old node ID's reservation
 # is stored.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 # The tick is long enough for a change to happen within one.

@@ -2,8 +2,7 @@
 # and the status say about it, what is refused and why, and that it does not change
 # after the start.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $shim = build_shim('host_shim');

@@ -1,8 +1,7 @@
 # A host, a network namespace of its own, loses the address that its node ID comes from: it goes on
 # with this node ID.  A temporary address is not taken at a start.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use IPC::Run;
 use SnowflakeTest;
 

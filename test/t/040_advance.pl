@@ -1,8 +1,7 @@
 # snowflake_advance(id): no ID at or below that one will be minted, which is
 # durable when the function returns.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $clock = new_clock('main');

@@ -2,9 +2,8 @@
 # than max_lead: minted one by one, in batches, and after the postmaster has died.  A reservation that
 # is longer than snowflake.max_jump is used bit by bit, without a commit, to its end and no further.
 
-use FindBin;
 use IPC::Run;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(time);
 

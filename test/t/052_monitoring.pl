@@ -4,12 +4,11 @@
 # role can run the report for people.  The reference explains each column.
 
 use CPAN::Meta::YAML;
-use FindBin;
 use JSON::PP;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
-my $monitoring = "$FindBin::RealBin/../../monitoring";
+my $monitoring = 'monitoring';
 
 # Columns of snowflake_status that no query needs, and why.
 my %left_out = (
@@ -109,7 +108,7 @@ my @forgotten = grep {
 is("@forgotten", '', 'no column of snowflake_status is forgotten');
 
 # The reference explains each of them, and each that snowflake_fleet() returns
-my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
+my $reference = slurp_file('doc/reference.md');
 my %explained = (
 	snowflake_status => 'SELECT * FROM snowflake_status',
 	snowflake_stats => 'SELECT * FROM snowflake_stats',
@@ -141,7 +140,7 @@ foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 	push @unknown, "$rule->{alert}: no runbook" unless $rule->{annotations}{runbook};
 }
 is("@unknown", '', 'alerts are about metrics that are exported, and have a section to read');
-my $doc = slurp_file("$FindBin::RealBin/../../doc/running.md");
+my $doc = slurp_file('doc/running.md');
 is( join(' ', sort keys %about),
 	join(' ', sort($doc =~ /^\| (Snowflake\w+) /mg)),
 	'doc/running.md has all of them');

@@ -1,8 +1,7 @@
 # The caller's field: whatever callers put into it, IDs are distinct, ascend as far
 # as the field's place allows, and are found, decoded and tailed like others.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $rounds = 300;    # of each connection

@@ -1,8 +1,7 @@
 # snowflake.spread: the low bits of IDs are evenly distributed, even if ticks have
 # few IDs; distinctness and order are as without it.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use IPC::Open2;
 use SnowflakeTest;
 

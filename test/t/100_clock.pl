@@ -3,8 +3,7 @@
 # mint waits for as long as it may, or fails at once.  No ID is ever smaller than one minted
 # before.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

@@ -3,8 +3,7 @@
 # lasted for snowflake.jump_patience or, if it is ahead, for a thousandth of its length, or an
 # administrator accepts it.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

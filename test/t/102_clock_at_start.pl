@@ -2,8 +2,7 @@
 # at once, above all others, unless the clock is further behind them than snowflake.max_ahead, or
 # cannot be right.  A clock with which nothing was minted leaves nothing behind.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

@@ -2,8 +2,7 @@
 # their present lead, which only falls as time passes, and by at most snowflake.max_ahead.  Beyond
 # that, they are refused, with the reason.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

@@ -2,8 +2,7 @@
 # canceled, killed, or fails.  Its name shows in pg_stat_activity.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest qw(!extend !mint);
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 

@@ -2,8 +2,7 @@
 # as it can commits at most two reservations a second, and no mint ever waits
 # for them.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 # Nothing else shall write WAL.

@@ -3,8 +3,7 @@
 # its extension, set defaults that would be wrong for it, and nobody becomes a superuser by that.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest qw(!extend !mint);
 
 # in an encoding that not every other can be converted to

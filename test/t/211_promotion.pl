@@ -4,8 +4,7 @@
 # came with the WAL; and the log says where its node ID comes from: it may have come with the data.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 

@@ -3,8 +3,7 @@
 # ranges.)  SNOWFLAKE_TEST_ROWS is the number of IDs of each layout.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 1_000;

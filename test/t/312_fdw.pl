@@ -3,8 +3,7 @@
 # the other one has the extension as well; and a default mints where it is.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my $local = minting_node('local', node_id => 1, conf => "timezone = 'UTC'");
@@ -125,8 +124,7 @@ is( local_sql(
 	'defaults: IDs of the remote server, and of the local one');
 
 # What doc/tools.md shows, but for the place of the other server
-my ($section) =
-  slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^## postgres_fdw\n(.*?)^## /ms;
+my ($section) = slurp_file('doc/tools.md') =~ /^## postgres_fdw\n(.*?)^## /ms;
 my ($page) = $section =~ /^```sql\n(.*?)^```$/ms;
 my ($host, $port) = ($remote->host, $remote->port);
 $page =~ s/host '[^']*'/host '$host', port '$port'/;

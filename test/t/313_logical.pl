@@ -3,8 +3,7 @@
 # row was inserted.  A publication of all tables leaves the subscriber's reservation alone.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 my %node_id = (ada => 1, bob => 2);
@@ -139,8 +138,8 @@ is(kept('bob', 'SELECT array_agg(snowflake_node(id) ORDER BY snowflake_node(id))
 
 # The trigger of doc/running.md tells on the subscriber that a row of another server has its own node
 # ID; it says nothing about other rows, nor about those that are inserted there.
-my ($recipe) = slurp_file("$FindBin::RealBin/../../doc/running.md") =~
-  /```sql\n(CREATE FUNCTION own_node_arrived\(\).*?)```/s;
+my ($recipe) =
+  slurp_file('doc/running.md') =~ /```sql\n(CREATE FUNCTION own_node_arrived\(\).*?)```/s;
 kept('bob', $recipe // die 'doc/running.md has no trigger');
 my $twin = kept('ada',
 	q{INSERT INTO orders DEFAULT VALUES; INSERT INTO orders VALUES (make_snowflake(now(), 2, 0)) RETURNING id}

@@ -4,8 +4,7 @@
 # completes a killed one.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakePartitions qw(
   bounds complaints due fails kill_session look_after maintain maintain_at names owner_session
   partitions_node run_script sql start_run
@@ -15,7 +14,7 @@ use SnowflakeTest;
 my $node = partitions_node();
 
 # What doc/partitions.md shows, in its order
-my $page = slurp_file("$FindBin::RealBin/../../doc/partitions.md");
+my $page = slurp_file('doc/partitions.md');
 my @blocks = map { $_ =~ /^```sql\n(.*?)^```$/ms }
   grep { !/<!-- not run here: / } $page =~ /^((?:<!-- [^\n]*-->\n)*```sql\n.*?^```)$/msg;
 is((run_script(join "\n", @blocks))[1], '', 'the statements of the page');

@@ -3,8 +3,7 @@
 # one table is reported at the end, when the others have been maintained.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakePartitions qw(
   complaints due fails look_after maintain maintain_at names partitions_node run_script sql start_run
 );

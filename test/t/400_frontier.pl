@@ -3,8 +3,7 @@
 # committed or rolled back: across crashes, restarts, promotions, and changes of the layout.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
 

@@ -3,8 +3,7 @@
 # frontier and the later snapshot, while a commit waits for a synchronous standby,
 # while a transaction is being prepared, and when parallel workers mint first.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeEvents;
 use SnowflakeTest;
 

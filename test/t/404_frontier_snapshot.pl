@@ -3,8 +3,7 @@
 # committed after its snapshot was taken; and one snapshot gets one answer.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeEvents qw(create_events open_row);
 use SnowflakeTest;
 

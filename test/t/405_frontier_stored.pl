@@ -4,8 +4,7 @@
 # back like any session, and so does a transaction that it prepares.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
 

@@ -1,7 +1,6 @@
 # The frontier of a snapshot when transaction IDs wrap around.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeEvents qw(create_events);
 use SnowflakeTest;
 

@@ -2,11 +2,10 @@
 # in order, while a transaction that minted first commits last.  The statements of those are what
 # Kafka Connect's JDBC source and the like of Airbyte send.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
-my $consumers = "$FindBin::RealBin/../../doc/tailing";
+my $consumers = 'doc/tailing';
 my $page = slurp_file("$consumers.md");
 my $node = minting_node('main');
 

@@ -3,13 +3,12 @@
 # are renewed, given back and used up, and it survives a coordinator that is away for a while.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use Sys::Hostname;
 
-my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
+my $page = slurp_file('doc/fleet.md');
 my $coordinator = new_coordinator();
 my $url = coordinator_url($coordinator) =~ s{//}{//fleet@}r;
 my $lease = patience(10);
@@ -38,7 +37,7 @@ is( "$error->{sqlstate} $error->{message}",
 
 # Founded, by a server of the fleet, whose lessee is frozen meanwhile, with a role and the rights
 # that the page gives it.  The script that is installed has the same statements.
-my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
+my $script = slurp_file('sql/snowflake_fleet.sql');
 runs($coordinator, "<!-- at the coordinator -->\n", 'coordinator');
 like($page, qr/^\Q$_\E$/m, "the page has: $_") foreach $script =~ /^(CREATE .*)$/mg;
 like($script, qr/\Q$_\E/, "the script has: $_") foreach $page =~ /^(GRANT .*)$/mg;

@@ -3,8 +3,7 @@
 # comes twice.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;

@@ -3,9 +3,8 @@
 # the gate closes when the lease has ended, even if nothing is minted.
 # long
 
-use FindBin;
 use IO::Socket::UNIX;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

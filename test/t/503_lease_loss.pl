@@ -3,8 +3,7 @@
 # snowflake_fleet_recover() restores service.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

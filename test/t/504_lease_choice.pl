@@ -4,8 +4,7 @@
 # ended first.  Many servers choose at the same time, and those that are late spread.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use Time::HiRes qw(time);

@@ -3,8 +3,7 @@
 # it has to wait; hosts do not answer.  No lease is lost or doubled, and the next host is asked.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use List::Util qw(max);
 use SnowflakeCoordinator;
 use SnowflakeFleet;

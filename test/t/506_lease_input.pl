@@ -2,8 +2,7 @@
 # a log, an error or a setting, and damaged records are skipped.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
@@ -111,7 +110,7 @@ logs(
 	sub { write_passfile("*:*:*:fleet:$secret-not\n") });
 
 # Rights
-my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
+my $script = slurp_file('sql/snowflake_fleet.sql');
 logs(qr/relation "snowflake_fleet.records" does not exist/,
 	'no table', sub { write_passfile("*:*:*:fleet:$secret\n") });
 refuses($server, 'SELECT snowflake_fleet_create()',

@@ -3,8 +3,7 @@
 # grants nothing, and the new one renews what was granted.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;

@@ -3,8 +3,7 @@
 # mint again if one of them has a clock that is ahead.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

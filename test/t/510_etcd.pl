@@ -2,8 +2,7 @@
 # it has done; copies of its records; users; TLS.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

@@ -2,8 +2,7 @@
 # its own.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

@@ -3,8 +3,7 @@
 # long
 
 use File::Basename;
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;
@@ -46,8 +45,7 @@ my ($read_token) =
   or die 'no token';
 
 # doc/fleet.md has the commands for one that may do what it must.
-my ($commands) =
-  slurp_file("$FindBin::RealBin/../../doc/fleet.md") =~ /^```sh\n(consul acl policy .*?)^```$/ms
+my ($commands) = slurp_file('doc/fleet.md') =~ /^```sh\n(consul acl policy .*?)^```$/ms
   or die 'no commands';
 my $printed;
 {

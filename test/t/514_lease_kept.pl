@@ -3,8 +3,7 @@
 # nobody knows what was minted.  One section needs injection points.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;

@@ -3,8 +3,7 @@
 # above it.  A lease is renewed when half of it has passed by any measure.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

@@ -3,8 +3,7 @@
 # files are refused before any host is asked.
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use MIME::Base64 qw(encode_base64);
 use SnowflakeCoordinator;
 use SnowflakeFleet;

@@ -3,8 +3,7 @@
 # also on a standby, so that parallel queries get their workers.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;

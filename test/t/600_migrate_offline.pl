@@ -5,8 +5,7 @@
 # versions: all
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest qw(!refused);
 

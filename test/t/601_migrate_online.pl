@@ -7,8 +7,7 @@
 #
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 

@@ -6,8 +6,7 @@
 #
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 use Time::HiRes qw(time);

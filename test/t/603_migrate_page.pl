@@ -2,12 +2,11 @@
 # test/migrate, and, for rows with a created_at, on tables of which a tick has more rows than the
 # sequence can count.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 
-my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
+my $document = slurp_file('doc/migrating.md');
 my $node = new_node('main', conf => conf());
 
 cmp_ok(scalar(split ' ', $document), '<=', 1500, 'the page is short');

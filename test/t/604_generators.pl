@@ -4,12 +4,11 @@
 #
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use IPC::Run;
 use SnowflakeTest;
 
-my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
+my $document = slurp_file('doc/migrating.md');
 my ($pgedge) = $document =~ /^```sql\n(DO \$\$.*?)^```$/ms;
 my ($dump) = $document =~ /^(    pg_dump .*?)\n\n/ms;
 my $node = new_node('main', node_id => undef, preload => 0, conf => "timezone = 'UTC'");

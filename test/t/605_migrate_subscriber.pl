@@ -5,8 +5,7 @@
 #
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 

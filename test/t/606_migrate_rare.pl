@@ -5,8 +5,7 @@
 # versions: all
 # long
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeDepot qw(build catalog conf difference run_file unexplained);
 use SnowflakeTest qw(error_of new_node query refuses wait_for_mint);
 

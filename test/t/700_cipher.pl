@@ -1,14 +1,13 @@
 # FF1, the encryption behind snowflake_public(), without a server: NIST's samples,
 # and that what is encrypted is a permutation which decryption undoes.
 
+
 use strict;
 use warnings;
 
-use FindBin;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $root = "$FindBin::RealBin/../..";
 my $program = PostgreSQL::Test::Utils::tempdir() . '/ff1';
 my ($include) = run_command([ 'pg_config', '--includedir-server' ]);
 my @cc = ($ENV{CC} || 'cc', '-O2', '-Wall', '-Werror');
@@ -16,8 +15,8 @@ my @cc = ($ENV{CC} || 'cc', '-O2', '-Wall', '-Werror');
 plan skip_all => 'there is no header of OpenSSL'
   if system("@cc -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1") != 0;
 
-PostgreSQL::Test::Utils::system_or_bail(@cc, "-I$include", "-I$root/src",
-	'-o', $program, "$root/test/cipher/ff1.c", "$root/src/public/cipher.c", '-lcrypto');
+PostgreSQL::Test::Utils::system_or_bail(@cc, "-I$include", '-Isrc',
+	'-o', $program, 'test/cipher/ff1.c', 'src/public/cipher.c', '-lcrypto');
 
 my ($output, $errors) = run_command([$program]);
 my @lines = split /\n/, $output;

@@ -1,8 +1,7 @@
 # The keys of snowflake_public() are in their file and nowhere else: not in a log, an
 # error, a setting, a plan, a dump, or the data directory.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest qw(!look);
 
 # Keys whose hexadecimal digits and bytes are told from everything else

@@ -1,8 +1,7 @@
 # The file of the keys of snowflake_public(): which files are refused, whose it may be, and that
 # one which is being written, or is gone, leaves no key in use that is not the file's.
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(stat);
 

@@ -2,8 +2,7 @@
 # without being a superuser may do.
 # versions: all
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 # Every other function is for everybody.
@@ -224,7 +223,7 @@ rows(
 pass('and do not fail');
 
 # Settings: each is open to whom the reference says, and all but one are for everybody to see.
-my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
+my $reference = slurp_file('doc/reference.md');
 my %documented =
   map { /^\| `(snowflake(?:_public)?\.\w+)` \|[^|]*\| (\w+) \|/ ? ($1 => $2) : () }
   split /\n/, $reference;

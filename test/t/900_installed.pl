@@ -5,8 +5,7 @@
 # versions: all
 
 use File::Basename;
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 plan skip_all => 'nm is not installed' if system('nm --version >/dev/null 2>&1') != 0;
@@ -99,7 +98,7 @@ command_ok(
 	[
 		'make', '-s',
 		'--no-print-directory', '-C',
-		"$FindBin::RealBin/../..", "PG_CONFIG=$pg_config",
+		'.', "PG_CONFIG=$pg_config",
 		'COPT=-Werror', "datadir=$dir/share",
 		"pkglibdir=$dir/lib", 'with_llvm=no',
 		'install'

@@ -5,8 +5,7 @@
 
 use File::Basename;
 use File::Path;
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
 # The script to the next version goes into a copy of the installation, which finds its files

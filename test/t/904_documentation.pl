@@ -13,14 +13,11 @@
 #   <!-- conf: LINE -->             a setting of the whole page's server
 #   <!-- needs snowflake_public --> a whole page that a build without it cannot run
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
 
-my $root = "$FindBin::RealBin/../..";
-my @pages =
-  map { s,^\Q$root\E/,,r } ("$root/README.md", sort glob("$root/doc/{*,clients/*}.md"));
-my %text = map { $_ => slurp_file("$root/$_") } @pages;
+my @pages = ('README.md', sort glob('doc/{*,clients/*}.md'));
+my %text = map { $_ => slurp_file($_) } @pages;
 my %server;
 
 cmp_ok(scalar(() = $text{'README.md'} =~ /\S+/g), '<=', 1000, 'README.md is short');
@@ -110,7 +107,7 @@ sub run_blocks
 
 # The reader of README.md starts with a server that has nothing but the node ID.
 runs('README.md', preload => 0);
-my $demo = slurp_file("$root/test/demo.sql");
+my $demo = slurp_file('test/demo.sql');
 is( join('',
 		grep { index($demo, $_) < 0 }
 		  $text{'README.md'} =~ /^<!-- later -->\n```sql\n(.*?)^```$/msg),
@@ -122,7 +119,7 @@ foreach my $page (grep { !m{^README|^doc/clients} && $text{$_} =~ /^```sql$/m } 
 	if ($text{$page} =~ /^<!-- run by (.*) -->$/m)
 	{
 		my @silent =
-		  grep { !-e "$root/$_" || slurp_file("$root/$_") !~ /\Q$page\E/ }
+		  grep { !-e $_ || slurp_file($_) !~ /\Q$page\E/ }
 		  split ' ', $1;
 
 		is("@silent", '', "$page: is run by another test");
@@ -196,7 +193,7 @@ foreach my $page (grep { !m{^doc/clients} } @pages)
 		}
 		else
 		{
-			ok( defined $how && ($how !~ m,^(test/\S+)$, || -e "$root/$1"),
+			ok( defined $how && ($how !~ m,^(test/\S+)$, || -e $1),
 				"$page: " . ($how // 'nothing runs') . ": $line");
 		}
 	}
@@ -215,8 +212,7 @@ sub shell
 	chmod 0755, "$dir/sudo" or die "chmod: $!";
 	local %ENV = (%ENV, %env, PATH => "$dir:$ENV{PATH}");
 	my ($stdout, $stderr) = ('', '');
-	IPC::Run::run([ $shell, '-c', "cd '$root' && $script" ],
-		'<', \undef, '>', \$stdout, '2>', \$stderr);
+	IPC::Run::run([ $shell, '-c', $script ], '<', \undef, '>', \$stdout, '2>', \$stderr);
 	return ($? >> 8, $stdout, $stderr);
 }
 
@@ -331,7 +327,7 @@ sub is_taken
 
 # The programs of test/clients have the lines that the pages of clients show, so that these are compiled
 # and run: their order and surroundings are for the reader.
-my $programs = join '', map { slurp_file($_) } grep { -f } glob "$root/test/clients/*";
+my $programs = join '', map { slurp_file($_) } grep { -f } glob 'test/clients/*';
 $programs =~ s/\s//g;
 foreach my $page (grep { m{^doc/clients} } @pages)
 {
@@ -362,11 +358,10 @@ sub anchor
 my @dead;
 foreach my $page (
 	@pages,
-	map { s,^\Q$root\E/,,r } glob(
-		"$root/{CHANGELOG,CONTRIBUTING,SECURITY,test/README}.md $root/test/*/README.md $root/monitoring/alerts.yaml"
-	))
+	glob(
+		'{CHANGELOG,CONTRIBUTING,SECURITY,test/README}.md test/*/README.md monitoring/alerts.yaml'))
 {
-	my $text = $text{$page} // slurp_file("$root/$page");
+	my $text = $text{$page} // slurp_file($page);
 	my ($directory) = $page =~ m,^(.*/|),;
 
 	$text =~ s/^```.*?^```$//msg;
@@ -377,7 +372,7 @@ foreach my $page (
 	{
 		next if $link =~ /^\w+:/;
 		my ($path, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
-		my $file = $path eq '' ? "$root/$page" : "$root/$directory$path";
+		my $file = $path eq '' ? $page : "$directory$path";
 
 		push @dead, "$page: $link"
 		  if !-e $file

@@ -1,15 +1,9 @@
 # pg_cron runs snowflake_partitions.maintain(), by the statement of doc/partitions.md.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
+use lib 'test/perl';
 use SnowflakeTest;
-use Test::More;
 
-my $doc = "$FindBin::RealBin/../../doc";
+my $doc = 'doc';
 my ($schedule) = slurp_file("$doc/partitions.md") =~ /^(SELECT cron\.schedule\(.*?;)$/ms;
 my $node = new_node('main',
 	conf =>

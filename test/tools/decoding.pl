@@ -2,13 +2,8 @@
 # name the type and write the ID as text; and the reservation, which a consumer in the
 # keeper's database sees, can be left out.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_node('main', init => { allows_streaming => 'logical' });
 

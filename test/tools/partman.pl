@@ -2,16 +2,10 @@
 # numbers, and refuses a column of the type.  The statements of doc/tools.md
 # are run as they are written there.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
+use lib 'test/perl';
 use SnowflakeTest;
-use Test::More;
 
-my ($partman) = slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^(## pg_partman.*?)^## /ms;
+my ($partman) = slurp_file('doc/tools.md') =~ /^(## pg_partman.*?)^## /ms;
 my ($create) = $partman =~ /^```sql\n(.*?)^```$/ms;
 my %parent = $partman =~ /^<!-- pg_partman (\d+) -->\n```sql\n(.*?)^```$/msg;
 

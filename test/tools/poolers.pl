@@ -1,16 +1,10 @@
 # PgBouncer in transaction mode, and Pgpool-II in front of a primary and a
 # standby.  A client that mints through them gets an ID of its own, by RETURNING.
 
-use strict;
-use warnings;
-
-use FindBin;
 use IPC::Run;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $user = getpwuid($<);
 my %pooler;

@@ -1,22 +1,17 @@
 # monitoring/ with a real postgres_exporter and a real Prometheus: the alerts fire when they
 # should, with the right text; each query of the Grafana dashboard has a result there.
 
-use strict;
-use warnings;
-
 use CPAN::Meta::YAML;
-use FindBin;
+use Cwd;
 use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
-my $monitoring = "$FindBin::RealBin/../../monitoring";
-my $rules_test = "$FindBin::RealBin/alerts.yaml";
+my $monitoring = getcwd() . '/monitoring';
+my $rules_test = "test/tools/alerts.yaml";
 
 foreach my $program (qw(promtool prometheus prometheus-postgres-exporter))
 {

@@ -9,8 +9,7 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(finish_minter new_node start_minter wait_until);
