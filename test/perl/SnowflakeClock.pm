@@ -1,26 +1,13 @@
-
-=pod
-
-=head1 NAME
-
-SnowflakeClock - a server whose time stands still, but for what a test lets pass
-
-=head1 SYNOPSIS
-
-  my $server = SnowflakeClock->new('main', conf => "snowflake.max_ahead = '1h'");
-
-  $server->step(-5_000);
-  $server->mints('a step back: IDs stand', 5_000);
-  $server->wait_ms(5_000);
-  $server->mints('the clock has caught up', 0);
-
-=head1 DESCRIPTION
-
-However long a busy machine takes, for the server no time passes, so that times can be
-compared.  All of them are in milliseconds, and C<$second> to C<$year> are so many.  A mint does not wait for the clock
-(C<snowflake.max_wait> is 0 in its session), and for the keeper as long as it takes.
-
-=cut
+# A server whose time stands still, but for what a test lets pass: however long a busy machine takes, times
+# can be compared.  All of them are in milliseconds, and $second to $year are so many.  A mint does not wait
+# for the clock (snowflake.max_wait is 0 in its session), and for the keeper as long as it takes.
+#
+#   my $server = SnowflakeClock->new('main', conf => "snowflake.max_ahead = '1h'");
+#
+#   $server->step(-5_000);
+#   $server->mints('a step back: IDs stand', 5_000);
+#   $server->wait_ms(5_000);
+#   $server->mints('the clock has caught up', 0);
 
 package SnowflakeClock;
 

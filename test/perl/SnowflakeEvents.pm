@@ -1,11 +1,4 @@
-
-=pod
-
-=head1 NAME
-
-SnowflakeEvents - a table whose keys are IDs, and what its readers are delivered
-
-=cut
+# A table whose keys are IDs, and what its readers are delivered
 
 package SnowflakeEvents;
 

@@ -1,11 +1,4 @@
-
-=pod
-
-=head1 NAME
-
-SnowflakeFleet - servers that lease their node IDs, and what their coordinator has recorded
-
-=cut
+# Servers that lease their node IDs, and what their coordinator has recorded
 
 package SnowflakeFleet;
 
@@ -255,9 +248,7 @@ sub check_late_writes
 	wait_until('a write is held up', sub { -e "$hold.held" });
 	query($one, q{SELECT snowflake_fleet_recover(now() + interval '5s')});
 	release($hold);
-	$late->poll_query_until('postgres',
-		q{SELECT state = 'leased' FROM snowflake_fleet() WHERE node = 7})
-	  or die 'nothing is leased';
+	wait_for_query($late, q{SELECT state = 'leased' FROM snowflake_fleet() WHERE node = 7});
 	is( listed(
 			$late, q{leased_from > (SELECT leased_from FROM snowflake_fleet() WHERE node IS NULL)},
 			7),

@@ -1,17 +1,6 @@
-
-=pod
-
-=head1 NAME
-
-SnowflakePartitions - what the tests of the extension snowflake_partitions have in common
-
-=head1 DESCRIPTION
-
-One server, with a role C<owner>, the schema C<app> of which is the first in its search_path, and a
-schema C<evil>, in which what unqualified names could find raises an error.  Times are in UTC if
-nothing else is said.
-
-=cut
+# For the tests of snowflake_partitions: a server with a role "owner", the schema "app" of which is the first
+# in its search_path, and a schema "evil", in which what unqualified names could find raises an error.  Times
+# are in UTC if nothing else is said.
 
 package SnowflakePartitions;
 

@@ -70,16 +70,22 @@ sql(q{
 		END LOOP;
 	END $$});
 
-# How much there was of what is counted while a function ran
+# What is counted, and how much there was of it while a function ran
+sub counters
+{
+	my $counters =
+	  'reservations, keeper_waits, minted, extract(epoch FROM clock_timestamp())::float8';
+
+	return (split(/\|/, status($node, $counters)), sleeps_of(status($node, 'keeper_pid')) // 0);
+}
+
 sub counted
 {
 	my ($function) = @_;
-	my $counters =
-	  'reservations, keeper_waits, minted, extract(epoch FROM clock_timestamp())::float8';
-	my @before = (split(/\|/, status($node, $counters)), keeper_sleeps($node) // 0);
+	my @before = counters();
 
 	$function->();
-	my @after = (split(/\|/, status($node, $counters)), keeper_sleeps($node) // 0);
+	my @after = counters();
 	return map { $after[$_] - $before[$_] } 0 .. 4;
 }
 
