@@ -127,9 +127,9 @@ sub must_wait
 
 my @minters = map { start_minter($node, 1_000_000) } 1 .. 2;
 wait_until(
-	'both mint',
+	'both have minted more than a hundred',
 	sub {
-		2 == grep { -s $_->{ids} } @minters;
+		2 == grep { -s $_->{ids} > 101 * 20 } @minters;
 	});
 my $reservations = status($node, 'reservations');
 wait_for_status($node, "reservations > $reservations");
