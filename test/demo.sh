@@ -35,8 +35,6 @@ kill_server()
 	[ ! -e "/proc/$postmaster" ] || rm "$work/data/postmaster.pid"
 }
 
-mapfile -t packages < <(missing_packages)
-announce_packages "${packages[@]}"
 install_missing
 make_workspace
 say "== Building snowflake for $("$pg_config" --version)"

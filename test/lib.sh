@@ -159,44 +159,23 @@ install_packages()
 	)
 }
 
-# What is missing of what it takes to build, to run a server and, with the argument "tests",
-# to run the TAP tests: names of packages.  "postgresql" is a server of any version.
-missing_packages()
-{
-	command -v make >/dev/null || say make
-	command -v gcc >/dev/null || say gcc
-	[ -e /usr/include/stdio.h ] || say libc6-dev
-	# for snowflake_public alone
-	[ -e /usr/include/openssl/evp.h ] || say libssl-dev
-	if [ "${1:-}" = tests ]; then
-		command -v prove >/dev/null || say perl
-		command -v ps >/dev/null || say procps
-		perl -MIPC::Run -e 1 2>/dev/null || say libipc-run-perl
-	fi
-	[ -n "${PG_CONFIG:-}" ] || find_pg_config || say postgresql
-}
-
-# Say which of these packages are to be installed, and how long nothing will be seen of that
-# where apt-get has a fast mirror and the machine little else to do.
-announce_packages()
-{
-	local package missing=()
-
-	command -v apt-get >/dev/null || return 0
-	for package in "$@"; do
-		is_installed "$package" || missing+=("$package")
-	done
-	[ "${#missing[@]}" = 0 ] ||
-		say "to be installed first, with what they need, which takes about $(((${#missing[@]} + 9) / 7)) min: ${missing[*]}"
-}
-
-# Install what missing_packages() says, with the same argument; nothing when nothing is missing.
+# Install what is missing of what it takes to build, to run a server and, with the argument "tests",
+# to run the TAP tests.
 install_missing()
 {
 	local missing=() version
 
-	mapfile -t missing < <(missing_packages "$@")
-	if [ "${missing[*]: -1}" = postgresql ]; then
+	command -v make >/dev/null || missing+=(make)
+	command -v gcc >/dev/null || missing+=(gcc)
+	[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
+	# for snowflake_public alone
+	[ -e /usr/include/openssl/evp.h ] || missing+=(libssl-dev)
+	if [ "${1:-}" = tests ]; then
+		command -v prove >/dev/null || missing+=(perl)
+		command -v ps >/dev/null || missing+=(procps)
+		perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
+	fi
+	if [ -z "${PG_CONFIG:-}" ] && ! find_pg_config; then
 		command -v apt-get >/dev/null ||
 			die "no PostgreSQL with development files found; set PG_CONFIG"
 		apt_update_once || return
@@ -204,8 +183,7 @@ install_missing()
 		version=$({ apt-cache depends postgresql | grep -o 'postgresql-[0-9]*$'
 			compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V; } | tail -n 1 | tr -dc 0-9) || true
 		[ -n "$version" ] || die "apt-get offers no postgresql package"
-		missing[-1]=postgresql-$version
-		missing+=("postgresql-server-dev-$version")
+		missing+=("postgresql-$version" "postgresql-server-dev-$version")
 	fi
 	[ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}" || return
 	find_pg_config

@@ -243,19 +243,9 @@ signal_harness()
 	[ "$(id -u)" = 0 ] || as_root kill -"$1" -- "-$harness" 2>/dev/null || true
 }
 
-# What is missing is said before any of it is asked for.  Some tests install more.
-mapfile -t packages < <(missing_packages tests)
-with_coordinators=
-if [[ "$*" != short && "$kinds " =~ \ (build|tap|fleet|campaigns)\  ]]; then
-	with_coordinators=yes
-	# shellcheck disable=SC2206 # one word each
-	[ -e /etc/snowflake-matrix ] || packages+=($coordinator_packages)
-fi
-[[ "$kinds " != *" build "* ]] || command -v clang >/dev/null || packages+=(clang)
-[ -n "$HARNESS_TAP" ] || announce_packages "${packages[@]}"
 step "install what is missing" install_missing tests
 find_pg_config
-if [ -n "$with_coordinators" ]; then
+if [[ "$*" != short && "$kinds " =~ \ (build|tap|fleet|campaigns)\  ]]; then
 	progress "install coordinators"
 	if_possible install_coordinators
 fi
