@@ -5,7 +5,14 @@
 #   bash test/run.sh coverage
 #   bash test/run.sh coverage 100_clock 200_keeper      only these TAP tests
 #
-# test/check/README.md says why some lines are not reached.
+# The lines that no test reaches are
+#
+# - checks for what cannot happen: elog(), a stored layout that does not parse, no memory for a setting;
+# - moments between two looks at the shared state, which no test can hit deliberately, but the fault
+#   campaigns do: the gate closes between a mint's look at it and its lock, both clocks cannot be read close
+#   together, the server stops while a keeper pauses after an error;
+# - requests of the planner that it does not make today: a comparison with a time is always inlined;
+# - refusals of a conversion that need a setting of their own, such as a temporary table of another session.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 # Check the sources without running them in a server: cppcheck, clang-tidy,
 # which has clang's static analyzer, that of gcc, indentation, perltidy, shellcheck.  One
-# result for each.  Beside it, rules.pl has rules of this project.
+# result for each.  What they find depends on their versions: this is clean with Debian 12's.
 #
 #   bash test/run.sh check
 #   bash test/run.sh check --indent     indent src as pgindent would, in place

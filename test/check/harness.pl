@@ -6,9 +6,10 @@ use warnings;
 
 use File::Path qw(make_path remove_tree);
 use File::Temp;
+use lib 'test/perl';
+use SnowflakeProgram;
 use Test::More;
 
-my $harness = 'test/harness.pl';
 my $dir = File::Temp->newdir;
 
 delete $ENV{HARNESS_TAP};
@@ -23,10 +24,7 @@ sub harness
 	print $list map { "any\tprogram\t$_\n" } @_;
 	close $list or die;
 
-	# not by way of a shell that drops exported functions
-	open my $output, '-|', 'bash', '-c', "perl $harness $dir <$dir/list 2>&1" or die;
-	@said = <$output>;
-	close $output;
+	@said = split /^/, output_of(with_lib("perl test/harness.pl $dir <$dir/list"));
 	return (@said ? $said[-1] =~ s/\n//r : '') . ($? ? ', fails' : '');
 }
 

@@ -81,19 +81,6 @@ rule(
 		  $text{$_} =~ /^(?!#define)(.*(?:ereport\(ERROR|ereturn\(|errsave\().*)\n(?!.*errcode)/mg
 	} @sources);
 
-# C functions of the scripts and of the sources are the same.
-my %called;
-my $scripts = join '', map { slurp($_) } glob 'sql/*.sql';
-while ($scripts =~
-	/FUNCTION (?:\@extschema\@[.])?(\w+)(?:(?!FUNCTION ).)*?'(?:MODULE_PATHNAME|\$libdir\/snowflake)'(?:, *'(\w+)')?/sg
-  )
-{
-	$called{ $2 // $1 } = 1;
-}
-my %defined = map { $_ => 1 } map { $text{$_} =~ /PG_FUNCTION_INFO_V1\((\w+)\)/g } @sources;
-rule('C functions are in a script and the other way round',
-	grep { !$called{$_} || !$defined{$_} } sort keys %{ { %called, %defined } });
-
 # The folders of src in layers, the lowest first; src itself is above them all.
 my @layers = qw(base layout coordinator generator frontier lease keeper mint public convert src);
 my %layer = map { $layers[$_] => $_ } 0 .. $#layers;
