@@ -42,11 +42,6 @@ SELECT plan(query) FROM unnest(ARRAY[
 	'SELECT * FROM orders a JOIN orders b ON a.id = b.id WHERE a.id = 5']) AS query;
 SELECT plan_has('SELECT max(id) FROM orders', 'Index Only Scan Backward') AS max_by_index,
 	plan_has('SELECT min(id) FROM orders', 'Index Only Scan using') AS min_by_index;
-CREATE INDEX orders_id_v ON orders (id, v);
-SELECT plan_has($$SELECT id FROM orders WHERE (id, v) < (20000000000, 1) ORDER BY id DESC, v DESC LIMIT 5$$,
-	'Index Cond: \(ROW\(') AS row_comparison_by_index;
-DROP INDEX orders_id_v;
-SELECT id FROM orders WHERE (id, v) < (20000000000, 4) ORDER BY id DESC LIMIT 2;
 
 -- A list of any length is one condition, not a chain of ORs.
 SELECT plan_has(format('SELECT v FROM orders WHERE v + 0 = 1 AND id IN (%s)', string_agg(g::text, ',')), 'ANY') AS listed,
@@ -54,19 +49,14 @@ SELECT plan_has(format('SELECT v FROM orders WHERE v + 0 = 1 AND id IN (%s)', st
 	FROM generate_series(5000000000, 5000001000) g;
 RESET enable_bitmapscan;
 
--- Merge, hash and nested loop joins with bigint, without a sort where an index has
--- the order.
+-- A merge join with bigint, without a sort where an index has the order.
 SET enable_hashjoin = off;
 SET enable_nestloop = off;
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM orders JOIN lines ON order_id = id;
 SELECT count(*) FROM orders JOIN lines ON order_id = id;
 RESET enable_hashjoin;
-SET enable_mergejoin = off;
-SELECT plan_has('SELECT count(*) FROM orders JOIN lines ON order_id = id', 'Hash Cond') AS hashed;
-SELECT count(*) FROM orders JOIN lines ON order_id = id;
 RESET enable_nestloop;
-RESET enable_mergejoin;
 RESET enable_seqscan;
 
 -- What a proof needs: partial indexes, CHECK constraints.
@@ -98,80 +88,22 @@ CREATE TABLE child_2 PARTITION OF child FOR VALUES FROM (5000000000) TO (1000000
 INSERT INTO parent SELECT g * 1000000000, g FROM generate_series(1::bigint, 9) g;
 INSERT INTO child SELECT g * 1000000000, g FROM generate_series(1::bigint, 9) g;
 ANALYZE parent, child;
-SET enable_bitmapscan = off;
-SELECT plan_has('SELECT * FROM parent JOIN child USING (id) WHERE parent.id = 7000000000', 'child_1') AS child_1,
-	plan_has('SELECT * FROM parent JOIN child USING (id) WHERE parent.id = 7000000000', 'child_2') AS child_2,
-	plan_has('SELECT * FROM parent JOIN child USING (id) WHERE parent.id = 7000000000', 'parent_1') AS parent_1;
 SET enable_partitionwise_join = on;
 SELECT plan_has('SELECT * FROM parent JOIN child USING (id)', 'Append') AND
 	NOT plan_has('SELECT * FROM parent JOIN child USING (id)', '^ *Hash Join') AS partitionwise;
 SELECT count(*) FROM parent JOIN child USING (id);
 RESET enable_partitionwise_join;
-RESET enable_bitmapscan;
-EXPLAIN (COSTS OFF) SELECT * FROM parent WHERE id < 1000;
-EXPLAIN (COSTS OFF) SELECT * FROM parent WHERE id = ANY ('{1,2}'::bigint[]);
-
--- Foreign keys in both directions, with their actions.
-CREATE TABLE numbers (id bigint PRIMARY KEY);
-CREATE TABLE refers_to_bigint (id snowflake REFERENCES numbers ON DELETE CASCADE ON UPDATE CASCADE);
-CREATE TABLE refers_to_snowflake (id bigint REFERENCES orders ON DELETE SET NULL);
-INSERT INTO numbers VALUES (1), (2);
-INSERT INTO refers_to_bigint VALUES (1), (2);
-SELECT code FROM outcome('INSERT INTO refers_to_bigint VALUES (3)');
-DELETE FROM numbers WHERE id = 1;
-UPDATE numbers SET id = 5 WHERE id = 2;
-SELECT id FROM refers_to_bigint;
-INSERT INTO refers_to_snowflake VALUES (5000000000);
-SELECT code FROM outcome('INSERT INTO refers_to_snowflake VALUES (7)');
-DELETE FROM orders WHERE id = 5000000000;
-SELECT id IS NULL AS set_null FROM refers_to_snowflake;
-
--- Partitions by hash and by list.
-CREATE TABLE hashed (id snowflake) PARTITION BY HASH (id);
-CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 0);
-CREATE TABLE hashed_1 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 1);
-INSERT INTO hashed SELECT g FROM generate_series(1, 1000) g;
-SELECT count(*) BETWEEN 400 AND 600 AS balanced FROM hashed_0;
-SELECT count(*) FROM hashed WHERE id = 77;
-CREATE TABLE listed (id snowflake) PARTITION BY LIST (id);
-CREATE TABLE listed_1 PARTITION OF listed FOR VALUES IN (1, '2');
-INSERT INTO listed VALUES (1), (2);
-SELECT code FROM outcome('INSERT INTO listed VALUES (3)');
-
--- hash, and BRIN in its three forms.
-CREATE TABLE measured AS SELECT g::snowflake AS id FROM generate_series(1, 50000) g;
-ANALYZE measured;
-SET enable_seqscan = off;
-CREATE INDEX measured_index ON measured USING hash (id);
-EXPLAIN (COSTS OFF) SELECT count(*) FROM measured WHERE id = 77::bigint;
-DROP INDEX measured_index;
-CREATE INDEX measured_index ON measured USING brin (id);
-EXPLAIN (COSTS OFF) SELECT count(*) FROM measured WHERE id BETWEEN 77 AND 99;
-SELECT count(*) FROM measured WHERE id BETWEEN 77 AND 99;
-DROP INDEX measured_index;
-CREATE INDEX measured_index ON measured USING brin (id int8_minmax_multi_ops);
-SELECT count(*) FROM measured WHERE id BETWEEN 77 AND 99;
-DROP INDEX measured_index;
-CREATE INDEX measured_index ON measured USING brin (id int8_bloom_ops);
-EXPLAIN (COSTS OFF) SELECT count(*) FROM measured WHERE id = '77';
-SELECT count(*) FROM measured WHERE id = '77';
-DROP INDEX measured_index;
-RESET enable_seqscan;
+SELECT plan('SELECT * FROM parent JOIN child USING (id) WHERE parent.id = 7000000000');
 
 -- A range is estimated.
+CREATE TABLE measured AS SELECT g::snowflake AS id FROM generate_series(1, 50000) g;
+ANALYZE measured;
 SELECT estimate('SELECT FROM measured WHERE id >= 25000 AND id < 25100') BETWEEN 67 AND 150 AS about_100,
 	estimate($$SELECT FROM measured WHERE id >= '25000' AND id < '25100'$$) BETWEEN 67 AND 150 AS about_100,
 	estimate('SELECT FROM measured WHERE id = 25000') AS one;
 
--- Aggregates, DISTINCT, grouping, windows: of the number.
+-- Aggregates are of the number.
 SELECT pg_typeof(max(id)), min(id), max(id), sum(id), avg(id)::bigint, count(DISTINCT id % 16) FROM measured;
-SET enable_hashagg = off;
-SELECT id, count(*) FROM measured WHERE id < 3 GROUP BY id ORDER BY id DESC;
-SET enable_sort = off;
-RESET enable_hashagg;
-SELECT count(*) FROM (SELECT DISTINCT id FROM measured) q;
-RESET enable_sort;
-SELECT id, count(*) OVER (ORDER BY id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM measured WHERE id < 4 ORDER BY id;
 
 -- Arithmetic and what else takes a bigint.
 SELECT id % 16 AS modulo, to_hex(id) AS hex, id >> 1 AS shifted, abs(id), id + 1 AS next, pg_typeof(id + 1)
@@ -213,12 +145,11 @@ ALTER TABLE changes ALTER id TYPE bigint;
 SELECT :'before' = files() AS not_rewritten;
 SELECT count(*) FROM changes WHERE id = 7;
 ALTER TABLE changes ALTER id TYPE snowflake;
-INSERT INTO numbers VALUES (-7);
+CREATE TABLE numbers AS SELECT -7::bigint AS id;
 SELECT code, message FROM outcome('ALTER TABLE numbers ALTER id TYPE snowflake');
 DROP FUNCTION files;
 
 -- Row filters of publications are for built-in types only.
 SELECT code, message, detail FROM outcome('CREATE PUBLICATION filtered FOR TABLE changes WHERE (id > 5)');
 
-DROP TABLE orders, lines, partial, checked, parent, child, hashed, listed, numbers, refers_to_bigint, refers_to_snowflake,
-	measured, other_numbers, changes;
+DROP TABLE orders, lines, partial, checked, parent, child, numbers, measured, other_numbers, changes;

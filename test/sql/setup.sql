@@ -45,42 +45,30 @@ SELECT pg_describe_object(classid, objid, 0)
 		AND (classid <> 'pg_type'::regclass OR objid = 'snowflake'::regtype)
 	ORDER BY 1;
 
+CREATE TEMP VIEW members AS
+	SELECT p.* FROM pg_depend JOIN pg_extension e ON e.oid = refobjid JOIN pg_proc p ON p.oid = objid
+	WHERE deptype = 'e' AND classid = 'pg_proc'::regclass AND extname = 'snowflake';
+
 -- Functions that are not stable, strict and parallel safe at the least.
 SELECT oid::regprocedure, provolatile, proisstrict, proparallel
-	FROM pg_proc
-	WHERE oid IN (SELECT objid FROM pg_depend
-				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
-				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
-		AND (NOT proisstrict OR proparallel <> 's' OR provolatile = 'v')
+	FROM members WHERE (NOT proisstrict OR proparallel <> 's' OR provolatile = 'v')
 		AND prokind = 'f'
 	ORDER BY 1;
 
 -- What depends on the server's layout is stable: nothing is immutable that decodes
 -- without a layout argument.
 SELECT oid::regprocedure
-	FROM pg_proc
-	WHERE oid IN (SELECT objid FROM pg_depend
-				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
-				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
-		AND provolatile = 'i' AND proargnames IS NOT NULL AND NOT 'layout' = ANY (proargnames[1:pronargs])
+	FROM members WHERE provolatile = 'i' AND proargnames IS NOT NULL AND NOT 'layout' = ANY (proargnames[1:pronargs])
 	ORDER BY 1;
 
 -- What depends on the session's time zone is stable as well.
 SELECT oid::regprocedure
-	FROM pg_proc
-	WHERE oid IN (SELECT objid FROM pg_depend
-				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
-				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
-		AND provolatile = 'i' AND proargtypes::oid[] && '{date, timestamp}'::regtype[]::oid[]
+	FROM members WHERE provolatile = 'i' AND proargtypes::oid[] && '{date, timestamp}'::regtype[]::oid[]
 	ORDER BY 1;
 
 -- So is what decodes a snowflake in an operator or a cast: its argument has no name.
 SELECT oid::regprocedure
-	FROM pg_proc
-	WHERE oid IN (SELECT objid FROM pg_depend
-				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
-				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
-		AND provolatile = 'i' AND proargnames IS NULL AND proargtypes[0] = 'snowflake'::regtype
+	FROM members WHERE provolatile = 'i' AND proargnames IS NULL AND proargtypes[0] = 'snowflake'::regtype
 		AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
 		AND prorettype NOT IN ('cstring'::regtype, 'bytea'::regtype)
 	ORDER BY 1;

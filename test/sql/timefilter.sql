@@ -35,13 +35,8 @@ SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unne
 	$$created_at = '2026-01-02'$$,
 	$$created_at >= '2026-01-30'$$,
 	$$created_at > '2026-01-30'$$,
-	$$'2026-01-02' > created_at$$,
-	$$'2026-01-02' >= created_at$$,
 	$$'2026-01-02' = created_at$$,
 	$$'2026-01-30' <= created_at$$,
-	$$'2026-01-30' < created_at$$,
-	$$created_at > timestamptz '2026-01-30'$$,
-	$$timestamptz '2026-01-30' <= created_at$$,
 	$$created_at > timestamp '2026-01-30'$$,
 	$$timestamp '2026-01-30' <= created_at$$,
 	$$created_at > date '2026-01-30'$$,
@@ -241,25 +236,8 @@ SELECT query, plan_has(query, 'random.*random|InitPlan 2') AS twice
 	$$SELECT FROM recent WHERE created_at = (SELECT max(at) FROM visits)$$,
 	$$SELECT FROM recent WHERE created_at <@ (SELECT tstzrange(min(at), max(at)) FROM visits)$$]) AS query;
 
--- What it is to everybody else: the type of a view's column, and of what is made of it.
-\d recent
-CREATE TABLE copies AS SELECT id, created_at FROM recent;
-\d copies
-SELECT table_name, data_type, udt_schema, udt_name, domain_name, datetime_precision FROM information_schema.columns
-	WHERE column_name = 'created_at' ORDER BY 1;
-DROP TABLE copies;
-
-SELECT pg_typeof(created_at - interval '1 hour'), pg_typeof(created_at - created_at), pg_typeof(date_trunc('day', created_at)),
-	pg_typeof(created_at AT TIME ZONE 'UTC'), pg_typeof(coalesce(created_at, now())), pg_typeof(CASE WHEN true THEN created_at ELSE now() END),
-	pg_typeof(greatest(created_at, now())), pg_typeof(extract(hour FROM created_at)), pg_typeof(to_char(created_at, 'YYYY')),
-	pg_typeof(nullif(created_at, now())), pg_typeof(tstzrange(created_at, NULL)), pg_typeof((created_at, created_at) OVERLAPS (now(), now()))
-	FROM recent LIMIT 1;
-SELECT min(created_at), max(created_at), count(DISTINCT created_at), pg_typeof(array_agg(created_at)), pg_typeof(array_agg(created_at) || now())
-	FROM recent WHERE created_at < '2026-01-02';
-SELECT count(*) FROM (SELECT created_at FROM recent UNION SELECT at FROM visits UNION SELECT now()) u;
-SELECT created_at, lag(created_at, 1, '2026-01-01') OVER w, count(*) OVER (ORDER BY created_at RANGE '50 min' PRECEDING)
-	FROM recent WHERE created_at <= '2026-01-01 01:40' WINDOW w AS (ORDER BY created_at) ORDER BY created_at DESC LIMIT 2;
-SELECT created_at FROM recent WHERE created_at IN ('2026-01-02', '2026-01-02 00:10') ORDER BY created_at USING >;
+-- It is a plain timestamptz, also in rows, lists and ranges.
+SELECT pg_typeof(created_at) FROM recent LIMIT 1;
 SELECT count(*) FROM recent WHERE (created_at, id) >= ('2026-01-02', 5) AND (created_at, id) < ('2026-01-02 00:50', 0);
 SELECT count(*) FROM recent WHERE (date '2026-01-30', 5) < (created_at, id) AND (timestamp '2026-01-30 12:00', 5) >= (created_at, id);
 SELECT count(*) FROM recent WHERE (created_at, page) = ('2026-01-02', 'page 1') OR (created_at, page) = ('2026-01-02 00:10', 'page 6');
@@ -269,14 +247,13 @@ SELECT count(*) FROM recent WHERE created_at BETWEEN SYMMETRIC '2026-01-03' AND 
 SELECT count(*) FROM recent WHERE created_at <@ '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange;
 SELECT count(*) FROM recent WHERE '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange @> created_at;
 SELECT count(*) FROM recent WHERE created_at = ANY (ARRAY(SELECT timestamptz '2026-01-02' + n * interval '10 min' FROM generate_series(1, 20) n));
-SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > 5');
-SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > localtime');
 
 -- Estimates of an hour, a day and a week are those of the comparison of the ID.
 SELECT count(*), count(*) FILTER (WHERE by_time <> by_id) AS different
 	FROM unnest(ARRAY['2026-01-02', '2026-01-17 05:00', '2026-01-30']::timestamptz[]) starts,
 		unnest(ARRAY['1 hour', '1 day', '1 week']::interval[]) width,
-		LATERAL (SELECT estimate(format('SELECT FROM recent WHERE created_at >= %L AND created_at < %L', starts, starts + width)) AS by_time,
+		LATERAL (VALUES ('created_at >= %L AND created_at < %L'), ('created_at <@ tstzrange(%L, %L)')) AS c(condition),
+		LATERAL (SELECT estimate(format('SELECT FROM recent WHERE ' || condition, starts, starts + width)) AS by_time,
 			estimate(format('SELECT FROM visits WHERE id >= %s AND id <= %s', snowflake_lower_bound(starts), snowflake_lower_bound(starts + width)::bigint - 1)) AS by_id) e;
 
 -- Nobody learns by the key what they may not compute.
@@ -329,15 +306,12 @@ DROP TABLE stored;
 CREATE TABLE grouped (id snowflake, x text);
 INSERT INTO grouped SELECT make_snowflake(t, 1, 1), 'a' FROM unnest('{2026-06-01Z,2025-06-01Z}'::timestamptz[]) t;
 SELECT @@ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@@ id), (x)) HAVING @@ id >= timestamptz '2026-01-01Z';
-SELECT @@ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@@ id), (x)) HAVING timestamptz '2026-01-01Z' <= @@ id;
 SELECT @@ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@@ id), (x)) HAVING @@ id <@ tstzrange('2026-01-01Z', NULL);
 SELECT @@ id AS c, @@ id >= timestamptz '2026-01-01Z' AS is_new, count(*) FROM grouped GROUP BY ROLLUP (@@ id) ORDER BY 1;
 SELECT @@ id <@ tstzrange('2026-01-01Z', NULL) AS is_new, x, count(*) FROM grouped
 	GROUP BY GROUPING SETS ((@@ id <@ tstzrange('2026-01-01Z', NULL)), (x)) HAVING @@ id <@ tstzrange('2026-01-01Z', NULL);
 SELECT @@ id = timestamptz '2026-06-01Z' AS is_it, x, count(*) FROM grouped
 	GROUP BY GROUPING SETS ((@@ id = timestamptz '2026-06-01Z'), (x)) HAVING @@ id = timestamptz '2026-06-01Z';
-SELECT @@ id < timestamptz '2026-01-01Z' AS is_old, x, count(*) FROM grouped
-	GROUP BY GROUPING SETS ((@@ id < timestamptz '2026-01-01Z'), (x)) HAVING @@ id < timestamptz '2026-01-01Z';
 SELECT plan_has($$SELECT page, count(*) FROM visits WHERE @@ id >= timestamptz '2026-02-27Z' GROUP BY ROLLUP (page)$$, 'Index Cond|Recheck Cond');
 
 -- An equality with the results of a subquery is hashed.

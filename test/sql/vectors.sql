@@ -8,7 +8,7 @@ CREATE TABLE layouts AS
 		c[5]::int AS sequence_bits, c[6]::int AS tick_ms, c[7]::bigint AS epoch
 	FROM string_to_table(:'layouts', E'\n') WITH ORDINALITY AS l(line, n),
 		LATERAL string_to_array(line, E'\t') c
-	WHERE n > 1 AND c[1] <> 'none';
+	WHERE n > 1;
 CREATE TABLE vectors AS
 	SELECT DISTINCT c[1] AS layout, c[2]::numeric AS id, c[3]::numeric AS unix_ms,
 		coalesce(nullif(c[4], ''), '0')::int AS node, c[5]::int AS sequence
