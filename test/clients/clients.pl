@@ -27,7 +27,7 @@ use if !@ARGV || $ARGV[0] ne '--packages', 'SnowflakeTest', 'new_node';
 # javac speaks of annotations that its jars refer to and that are not here
 my $jars = 'class:/usr/share/java/postgresql.jar';
 my $java =
-  "mkdir -p class; javac -Xlint:all,-classfile,-processing -Werror -cp $jars -d class -sourcepath . JdbcClient.java
+  "mkdir -p class; javac -Xlint:all,-classfile,-processing -Werror -cp $jars -d class JdbcClient.java
 		java -XX:TieredStopAtLevel=1 -cp $jars JdbcClient";
 
 # The version of a Debian package without what Debian adds, for clients that do
