@@ -1,13 +1,5 @@
-
-=pod
-
-=head1 NAME
-
-SnowflakeCoordinator - coordinators of fleets for the TAP tests
-
-Each is started on loopback, in a temporary directory, and stopped by its own pid.
-
-=cut
+# Coordinators of fleets, and what is none.  Each is started on loopback, in a temporary directory, and
+# stopped by its own pid.
 
 package SnowflakeCoordinator;
 
@@ -51,17 +43,6 @@ sub launch
 	return $pid;
 }
 
-# Stop a program that launch() started.
-sub halt
-{
-	my ($pid, $signal) = @_;
-
-	kill $signal || 'TERM', $pid;
-	waitpid $pid, 0;
-	@running = grep { $_ != $pid } @running;
-	return;
-}
-
 END
 {
 	my $status = $?;
@@ -71,44 +52,57 @@ END
 	$? = $status;
 }
 
+# A cluster of so many members, none of which runs yet, each with so many free ports.  A function says
+# whether one of them serves.
+sub new_cluster
+{
+	my ($name, $members, $ports, $serves) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my $free_port = \&PostgreSQL::Test::Cluster::get_free_port;
+
+	return {
+		serves => $serves,
+		members => [
+			map {
+				{
+					name => $_,
+					dir => "$dir/$_",
+					log => "$PostgreSQL::Test::Utils::log_path/$_.log",
+					client => $free_port->(),
+					ports => [ map { $free_port->() } 2 .. $ports ]
+				}
+			} map { "$name$_" } 1 .. $members
+		]
+	};
+}
+
 # A cluster of etcd, of so many members, which serves.  With a certificate, and its key, servers
 # and clients have to have it.  Further parameters are arguments of each member.
 sub new_etcd
 {
 	my ($name, $members, $certificate, $key, @arguments) = @_;
-	my $self =
-	  { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http', serves => \&etcd_serves };
+	my $self = new_cluster("etcd_$name", $members, 2, \&etcd_serves);
 
+	$self->{scheme} = $certificate ? 'https' : 'http';
 	if ($certificate)
 	{
-		$self->{scheme} = 'https';
 		push @arguments, "--cert-file=$certificate", "--key-file=$key", '--client-cert-auth',
 		  "--trusted-ca-file=$certificate";
 		$self->{tls} = [ "--cacert=$certificate", "--cert=$certificate", "--key=$key" ];
 	}
-	foreach my $i (0 .. $members - 1)
-	{
-		push @{ $self->{members} },
-		  {
-			name => "$name$i",
-			client => PostgreSQL::Test::Cluster::get_free_port(),
-			peer => PostgreSQL::Test::Cluster::get_free_port()
-		  };
-	}
-	my $cluster = join ',', map { "$_->{name}=http://127.0.0.1:$_->{peer}" } @{ $self->{members} };
+	my $cluster = join ',',
+	  map { "$_->{name}=http://127.0.0.1:$_->{ports}[0]" } @{ $self->{members} };
 	foreach my $member (@{ $self->{members} })
 	{
-		$member->{log} = "$PostgreSQL::Test::Utils::log_path/etcd_$member->{name}.log";
+		my $client = "$self->{scheme}://127.0.0.1:$member->{client}";
+		my $peer = "http://127.0.0.1:$member->{ports}[0]";
+
 		$member->{command} = [
-			'etcd', '--name',
-			$member->{name}, '--data-dir',
-			"$self->{dir}/$member->{name}", '--listen-client-urls',
-			"$self->{scheme}://127.0.0.1:$member->{client}", '--advertise-client-urls',
-			"$self->{scheme}://127.0.0.1:$member->{client}", '--listen-peer-urls',
-			"http://127.0.0.1:$member->{peer}", '--initial-advertise-peer-urls',
-			"http://127.0.0.1:$member->{peer}", '--initial-cluster',
-			$cluster, '--initial-cluster-state',
-			'new', @arguments
+			'etcd', "--name=$member->{name}",
+			"--data-dir=$member->{dir}", "--listen-client-urls=$client",
+			"--advertise-client-urls=$client", "--listen-peer-urls=$peer",
+			"--initial-advertise-peer-urls=$peer", "--initial-cluster=$cluster",
+			@arguments
 		];
 	}
 	start_members($self);
@@ -141,8 +135,11 @@ sub kill_members
 	@which = 0 .. $#{ $self->{members} } unless @which;
 	foreach my $member (grep { $_->{pid} } @{ $self->{members} }[@which])
 	{
-		halt($member->{pid}, 'KILL');
-		delete $member->{pid};
+		my $pid = delete $member->{pid};
+
+		kill 'KILL', $pid;
+		waitpid $pid, 0;
+		@running = grep { $_ != $pid } @running;
 	}
 	return;
 }
@@ -438,32 +435,25 @@ sub etcd_serves
 sub new_zookeeper
 {
 	my ($name, $members) = @_;
-	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), serves => \&zookeeper_serves };
+	my $self = new_cluster("zookeeper_$name", $members, 3, \&zookeeper_serves);
 	my $servers = '';
 
-	foreach my $i (1 .. $members)
+	foreach my $i (1 .. ($members > 1 ? $members : 0))
 	{
-		my ($client, $peer, $election) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 3;
-
-		push @{ $self->{members} }, { id => $i, client => $client };
-		$servers .= "server.$i=127.0.0.1:$peer:$election\n" if $members > 1;
+		$servers .=
+		  "server.$i=127.0.0.1:" . join(':', @{ $self->{members}[ $i - 1 ]{ports} }) . "\n";
 	}
 	foreach my $member (@{ $self->{members} })
 	{
-		my $dir = "$self->{dir}/$member->{id}";
+		my $dir = $member->{dir};
 
 		mkdir $dir or die "could not create \"$dir\": $!";
-		append_to_file("$dir/myid", "$member->{id}\n");
+		append_to_file("$dir/myid", $member->{name} =~ /(\d+)$/);
 		append_to_file("$dir/zoo.cfg",
 			"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir=$dir\nclientPort=$member->{client}\n"
 			  . "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n$servers");
-		$member->{log} = "$PostgreSQL::Test::Utils::log_path/zookeeper_$name$member->{id}.log";
 		$member->{command} = [
-			'java',
-			'-Xmx128m',
-			'-XX:+UseSerialGC',
-			'-XX:TieredStopAtLevel=1',
-			'-cp',
+			qw(java -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp),
 			join(':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple)),
 			'org.apache.zookeeper.server.quorum.QuorumPeerMain',
 			"$dir/zoo.cfg"
@@ -544,40 +534,29 @@ sub new_certificate
 sub new_consul
 {
 	my ($name, $members, $configuration, $token) = @_;
-	my $self = {
-		dir => PostgreSQL::Test::Utils::tempdir(),
-		serves => \&consul_serves,
-		token => $token
-	};
+	my $self = new_cluster("consul-$name", $members, 4, \&consul_serves);
 
-	foreach my $i (0 .. $members - 1)
-	{
-		my ($client, $server, $lan, $wan) =
-		  map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 4;
-
-		push @{ $self->{members} },
-		  { name => "$name$i", client => $client, server => $server, lan => $lan, wan => $wan };
-	}
-	my $join = join ', ', map { qq{"127.0.0.1:$_->{lan}"} } @{ $self->{members} };
+	$self->{token} = $token;
+	my $join = join ', ', map { qq{"127.0.0.1:$_->{ports}[0]"} } @{ $self->{members} };
 	foreach my $member (@{ $self->{members} })
 	{
-		my @files = map { "$self->{dir}/$member->{name}$_.hcl" } '', '_more';
+		my ($lan, $server, $wan) = @{ $member->{ports} };
+		my @files = map { "$member->{dir}$_.hcl" } '', '_more';
 
 		append_to_file($files[1], $configuration // '');
 		append_to_file($files[0], <<"EOF");
 server = true
 bootstrap_expect = $members
 node_name = "$member->{name}"
-data_dir = "$self->{dir}/$member->{name}"
+data_dir = "$member->{dir}"
 bind_addr = "127.0.0.1"
 client_addr = "127.0.0.1"
-ports { http = $member->{client} server = $member->{server} serf_lan = $member->{lan} serf_wan = $member->{wan} dns = -1 }
+ports { http = $member->{client} server = $server serf_lan = $lan serf_wan = $wan dns = -1 }
 retry_join = [$join]
 retry_interval = "1s"
 performance { raft_multiplier = 1 }
 disable_update_check = true
 EOF
-		$member->{log} = "$PostgreSQL::Test::Utils::log_path/consul_$member->{name}.log";
 		$member->{command} = [ consul_program(), 'agent', map { ('-config-file', $_) } @files ];
 	}
 	start_members($self);

@@ -1,16 +1,5 @@
-
-=pod
-
-=head1 NAME
-
-SnowflakeDepot - an application that is migrated, for the tests of snowflake_migrate
-
-=head1 DESCRIPTION
-
-test/migrate has the application's schema and data, what it does, what has to be changed in it
-for large keys, and a listing of its catalogs.
-
-=cut
+# An application that is migrated, for the tests of snowflake_migrate.  test/migrate has its schema and data,
+# what it does, what has to be changed in it for large keys, and a listing of its catalogs.
 
 package SnowflakeDepot;
 
@@ -137,44 +126,38 @@ sub difference
 sub unexplained
 {
 	my ($before, $after) = @_;
-	my %facts;
 	my %kept = map { (split / \| /)[1] => 1 } grep { /^sequence \|/ } @$after;
+	my @had = grep { !/^sequence \| ([^|]*)(?: \||$)/ || $1 =~ /work_seq|ticket_seq/ || $kept{$1} }
+	  @$before;
 
-	foreach my $side (0, 1)
+	return difference([ map { normal($_) } @had ], [ map { normal($_) } @$after ]);
+}
+
+sub normal
+{
+	my ($line) = @_;
+	my @field = split / \| ?/, $line, -1;
+
+	if ($field[0] eq 'column')
 	{
-		foreach my $line (@{ $side ? $after : $before })
-		{
-			my @field = split / \| ?/, $line, -1;
-
-			if ($field[0] eq 'column')
-			{
-				$field[3] =~ s/\b(?:smallint|integer|bigint|snowflake)\b/ID/;
-				($field[5], $field[7]) = ('', 'filled')
-				  if $field[5] ne '' || $field[7] =~ /^(?:nextval|(?:public\.)?snowflake_next)\(/;
-				$field[7] =~ s/^\(?'\{\}'::\w+\[\]\)?(?:::\w+\[\])?$/'{}'/;
-			}
-			next
-			  if $field[0] eq 'sequence'
-			  && !$side
-			  && $field[1] !~ /work_seq|ticket_seq/
-			  && !$kept{ $field[1] };
-			my $fact = join ' | ', @field;
-			$fact =~ s/\((\w+(?:\.\w+)?)\)::bigint/$1/g;
-			$fact =~ s/\((\d+)\)::bigint/$1/g;
-			$fact =~ s/::bigint//g;
-			$fact =~ s/[()]//g;
-
-			# a child's own NOT NULL is merged into its parent's, whose name it takes (from version 18 on)
-			$fact =~ s/contracts_id_not_null/documents_id_not_null/;
-
-			# extended statistics name their columns in the order of the table
-			$fact =~ s/\bON (.*?) FROM/'ON ' . join(', ', sort split m{, }, $1) . ' FROM'/e
-			  if $field[0] eq 'statistics';
-			$facts{$fact} += $side ? 1 : -1;
-		}
+		$field[3] =~ s/\b(?:smallint|integer|bigint|snowflake)\b/ID/;
+		($field[5], $field[7]) = ('', 'filled')
+		  if $field[5] ne '' || $field[7] =~ /^(?:nextval|(?:public\.)?snowflake_next)\(/;
+		$field[7] =~ s/^\(?'\{\}'::\w+\[\]\)?(?:::\w+\[\])?$/'{}'/;
 	}
-	return join "\n",
-	  map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
+	my $fact = join ' | ', @field;
+	$fact =~ s/\((\w+(?:\.\w+)?)\)::bigint/$1/g;
+	$fact =~ s/\((\d+)\)::bigint/$1/g;
+	$fact =~ s/::bigint//g;
+	$fact =~ s/[()]//g;
+
+	# a child's own NOT NULL is merged into its parent's, whose name it takes (from version 18 on)
+	$fact =~ s/contracts_id_not_null/documents_id_not_null/;
+
+	# extended statistics name their columns in the order of the table
+	$fact =~ s/\bON (.*?) FROM/'ON ' . join(', ', sort split m{, }, $1) . ' FROM'/e
+	  if $field[0] eq 'statistics';
+	return $fact;
 }
 
 1;
