@@ -26,7 +26,7 @@
 push="versions build regress isolation tap times races torture fleet check"
 nightly="matrix upgrade package image newcomer build regress isolation tap times races model fuzz sqlsmith convert differ clients tools campaigns check"
 short="regress isolation tap"
-known="$nightly versions torture fleet patroni coverage"
+known="$nightly versions torture fleet patroni"
 
 # Which kinds of tests, and which of each or what options, from the command line.
 kinds=
@@ -185,7 +185,7 @@ list()
 				job any clients bash test/clients.sh "$@"
 			fi
 			;;
-		newcomer | package | image | coverage) job any "$kind" perl "test/$kind.pl" "$@" ;;
+		newcomer | package | image) job any "$kind" perl "test/$kind.pl" "$@" ;;
 		upgrade) job any upgrade bash test/upgrade.sh ;;
 	esac
 }
