@@ -10,6 +10,7 @@
 become_root "$@"
 begin clients "$@"
 
-open_clients >"$work/why" ||
+{ open_chroot clients "${suites_of[18]}" 18 "$(perl "$root/test/clients/clients.pl" --packages)" &&
+	install_client_modules "$cache/clients/srv/npm"; } >"$work/why" ||
 	cannot_have "the clients could not be had: $(tail -n 1 "$work/why")"
 in_chroot clients bash /src/test/run.sh clients "$@"

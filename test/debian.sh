@@ -218,13 +218,6 @@ install_client_modules()
 	mv "$1.part" "$1"
 }
 
-# Open the chroot of test/clients.sh, which is "clients": PostgreSQL 18, and what clients.pl tries.
-open_clients()
-{
-	open_chroot clients "${suites_of[18]}" 18 "$(perl "$root/test/clients/clients.pl" --packages)" &&
-		install_client_modules "$cache/clients/srv/npm"
-}
-
 # Run a command in a system.  Its mounts and processes are in namespaces of their own,
 # so that none of them outlives the command, whatever ends it.  (SIGTERM does not end
 # unshare, SIGKILL does.)  $1: the directory

@@ -3,14 +3,7 @@
 # assertions and injection points, under the sanitizers, or under valgrind.
 # run.sh runs them, and adds up; each report of a checker is one failure.  Where the
 # source cannot be had, nothing is tested, and the output says so; with CI=true that fails.
-#
-#   bash test/debug.sh                    assertions and injection points
-#   bash test/debug.sh asan               the same server, and the library built with
-#                                         AddressSanitizer and UBSan
-#   bash test/debug.sh valgrind           a server built for valgrind, and under it
-#   bash test/debug.sh [MODE] tap 080_races
-#                                         what to run, as for run.sh
-#   bash test/debug.sh build              no tests: build and say where it is
+# README.md says how to call this.
 #
 # The servers are built once and kept in snowflake-debug, in $XDG_CACHE_HOME, or /var/cache,
 # or ~/.cache for a user who may not write there.

@@ -6,14 +6,7 @@
 # /var/cache/snowflake-matrix, or in $SNOWFLAKE_MATRIX_CACHE.  Removing one of them is
 # always safe, and how to get newer packages.
 #
-#   bash test/run.sh versions             the other supported versions, with the TAP tests
-#                                         whose result can depend on the version: their files
-#                                         say "# versions: all"
-#   bash test/run.sh matrix               ... with all TAP tests, and clang's warnings
-#   bash test/run.sh matrix 17 18         some of them
-#   bash test/run.sh matrix 18-s390x      a version on another architecture, in a chroot as well, which
-#                                         this machine's processor runs, or QEMU: regression and
-#                                         isolation tests
+#   bash test/run.sh matrix 18-s390x      on another architecture, which QEMU runs if need be
 #
 # Needs root, or sudo without a password.
 

@@ -1,18 +1,8 @@
 #!/bin/bash
 # Run the tests: build the extension in a copy of the tree, install it, and run
 # them, several at once.  Runs as root or as a user with sudo.  Every test speaks TAP,
-# and harness.pl adds up: the last line of the output is "N passed, N failed".
-#
-#   bash test/run.sh                      what each push needs, as continuous integration runs it
-#   bash test/run.sh short                the promises in five minutes: no TAP test that is long
-#   bash test/run.sh nightly              everything, in hours
-#   bash test/run.sh build regress isolation tap
-#                                         some kinds: what one PostgreSQL version is tested with
-#   bash test/run.sh tap 100_clock        some tests of one kind
-#   bash test/run.sh torture --minutes 30 --seed 1
-#                                         the fault campaign, with its options
-#
-# README.md says what the kinds are.
+# and harness.pl adds up: the last line of the output is "N passed, N failed".  README.md says
+# how to call this, and what the kinds are.
 #
 # SNOWFLAKE_JOBS says how many at once: four for each processor if unset, for most of
 # them wait.  SNOWFLAKE_TEST_LIMIT is for how many seconds a TAP test may run: 1800 if unset,

@@ -4,10 +4,11 @@
 # coordinator says is on the page about fleets.
 
 use strict;
-use utf8;
 use warnings;
 
 use FindBin;
+use lib "$FindBin::RealBin/perl";
+use SnowflakeProgram;
 
 my $root = "$FindBin::RealBin/..";
 my $page = "$root/doc/messages.md";
@@ -24,14 +25,7 @@ my %hint_of = (
 	message => 'the error',
 	hint => 'its hint');
 
-sub slurp
-{
-	my ($name) = @_;
-
-	open my $fh, '<:encoding(UTF-8)', $name or die "could not open \"$name\": $!\n";
-	local $/;
-	return <$fh>;
-}
+sub slurp { return join '', read_lines($_[0]); }
 
 # A text of the table for people: … is a value
 sub text
@@ -82,14 +76,13 @@ die "words.c: cannot read what follows $found[-1]\n" if (pos($rows) // 0) < leng
 die "words.c: the rows are not those of words.h, in the same order\n"
   unless "STATE_NO_TROUBLE @found" eq "@states";
 
-binmode STDOUT, ':encoding(UTF-8)';
 if (@ARGV && $ARGV[0] eq '--write')
 {
 	my $text = slurp($page);
 
 	$text =~ s/(<!-- words -->\n).*?(?=\n<!-- end of words -->)/$1$tables/s
 	  or die "doc/messages.md has no place for the words\n";
-	open my $fh, '>:encoding(UTF-8)', $page or die "could not write \"$page\": $!\n";
+	open my $fh, '>', $page or die "could not write \"$page\": $!\n";
 	print $fh $text;
 	close $fh or die "could not write \"$page\": $!\n";
 }

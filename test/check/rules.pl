@@ -5,18 +5,13 @@ use strict;
 use warnings;
 
 use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeProgram;
 use Test::More;
 
 chdir "$FindBin::RealBin/../.." or die "could not change directory: $!";
 
-sub slurp
-{
-	my ($name) = @_;
-
-	open my $fh, '<', $name or die "could not open \"$name\": $!";
-	local $/;
-	return <$fh>;
-}
+sub slurp { return join '', read_lines($_[0]); }
 
 # What breaks the rule, one a line, is to be nothing.
 sub rule
