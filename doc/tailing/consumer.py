@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A consumer in Python, with psycopg2: it prints each row of a table once, in the order of the IDs.
+"""A consumer in Python: it prints each row of a table once, in the order of the IDs.
 
-    python3 consumer.py 'dbname=shop' orders /var/lib/consumer/orders.position
+    sudo apt-get install python3-psycopg2
+    python3 consumer.py 'dbname=shop' orders orders.position
 
-Its position is in a file, replaced when rows were printed; after a crash in between, these rows come again.  It looks
-twice a second.  With --listen it looks every five seconds, and is woken by notifications, which a trigger on the table
-sends; that costs those who write (see "A consumer" in doc/tailing.md):
+Its role needs SELECT on the table.  Its position is in a file, whose directory must exist, and which is replaced when
+rows were printed; after a crash in between, these rows come again.  It looks twice a second.  With --listen it looks
+every five seconds, and is woken by notifications, which a trigger on the table sends; that costs those who write (see
+"A consumer" in doc/tailing.md):
 
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_notify('snowflake_tail', TG_TABLE_NAME); RETURN NULL; END $$;
