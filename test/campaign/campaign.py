@@ -64,7 +64,7 @@ class Campaign:
     least           how many faults and IDs a minute make a campaign
     passing         errors that end a fault early, which then counts as not applied
     boundless       kinds of faults after which the next ID may be late; None: it may after all
-    places          names for what a call has as its place
+    place           a name for what a call has as its place
     """
 
     name = None
@@ -72,7 +72,7 @@ class Campaign:
     passing = ()
     boundless = None
     longest_pause_s = 2.5
-    places = clients.DATABASES
+    place = '{}'.format
 
     def __init__(self, options):
         self.options = options
@@ -206,6 +206,41 @@ class Campaign:
     def hold(self, low, high):
         time.sleep(self.rng.uniform(low, high))
 
+    def stepped(self, event):
+        """A server, and how far its clock is to step."""
+        server, step = self.any_server(event), self.some_step()
+        event['detail'].append(span(step))
+        return server, step
+
+    def any_server(self, event):
+        raise NotImplementedError
+
+    def keep_step(self, server, step_ns):
+        """A step forward: the IDs that are minted meanwhile cannot be taken back."""
+        server.set_base(server.base_ns + step_ns)
+
+    def clock_forward(self, event):
+        self.keep_step(*self.stepped(event))
+        # a step that nobody mints in is none
+        self.hold(0.1, 1)
+
+    def clock_back(self, event):
+        """Undone, since the generator rightly refuses to mint far ahead of the clock."""
+        server, step = self.stepped(event)
+        server.step_clock(server.base_ns - step)
+        self.hold(0.5, 3)
+        server.set_base(server.base_ns)
+
+    def clock_jitter(self, event):
+        server = self.any_server(event)
+        for _ in range(20):
+            if self.rng.random() < 0.5:
+                self.keep_step(server, self.some_step(1e5, 2e7))
+            else:
+                server.step_clock(server.base_ns - self.some_step(1e5, 5e7))
+            self.hold(0.005, 0.08)
+        server.set_base(server.base_ns)
+
     def wait_for_ids(self, event, shared, server, servers):
         """Wait for a call that began after the fault was over and brought an ID; "server" is to serve it."""
         began = time.monotonic()
@@ -285,7 +320,7 @@ class Campaign:
         for path in glob.glob(self.site.path('client*.ids')):
             for session, _, got, kind, place, received in clients.read_calls(path):
                 for one in shown.intersection(received):
-                    print(f'  {one}: session {session}, {self.places[place]}, {clients.KINDS[kind]}, {self.fault_at(got)}')
+                    print(f'  {one}: session {session}, {self.place(place)}, {clients.KINDS[kind]}, {self.fault_at(got)}')
 
     def report(self, seconds):
         history = self.history()

@@ -108,29 +108,15 @@ class Coordinator:
             member.forget()
             self.prepare(i, member)
 
-    def copy(self):
-        """Keep what all members have now.  They are stopped meanwhile."""
-        self.end(self.how_to_stop)
-        for member in self.members:
-            shutil.rmtree(f'{member.dir}.copy', ignore_errors=True)
-            subprocess.run(['cp', '-a', member.dir, f'{member.dir}.copy'], check=True)
-        self.start()
-        self.wait()
-
-    def restore(self):
-        """All members go back to what they had when they were copied."""
-        self.end(signal.SIGKILL)
-        for member in self.members:
-            member.forget()
-            os.rename(f'{member.dir}.copy', member.dir)
-        self.start()
-        self.wait()
-
-    def get(self, member, path):
+    @staticmethod
+    def http_status(member, path):
+        """Of its answer; None: there is none."""
         try:
             with urllib.request.urlopen(f'http://127.0.0.1:{member.ports[0]}{path}', timeout=2) as answer:
-                return json.load(answer)
-        except (OSError, ValueError):
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
             return None
 
 
@@ -182,8 +168,7 @@ class Etcd(Coordinator):
             '--initial-cluster', cluster, '--initial-cluster-state', 'new', '--log-level', 'warn']
 
     def serves(self, member):
-        answer = self.get(member, '/health')
-        return answer is not None and answer.get('health') == 'true'
+        return self.http_status(member, '/health') == 200
 
 
 class Zookeeper(Coordinator):
@@ -241,13 +226,7 @@ class Consul(Coordinator):
 
     def serves(self, member):
         """There is a leader, and this member's reads reach it; a store without the key answers 404."""
-        try:
-            urllib.request.urlopen(f'http://127.0.0.1:{member.ports[0]}/v1/kv/none?consistent', timeout=2).close()
-            return True
-        except urllib.error.HTTPError as error:
-            return error.code == 404
-        except OSError:
-            return False
+        return self.http_status(member, '/v1/kv/none?consistent') in (200, 404)
 
 
 KINDS = {kind.kind: kind for kind in (Postgresql, Etcd, Zookeeper, Consul)}

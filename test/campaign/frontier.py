@@ -17,11 +17,9 @@ import psycopg2
 
 import results
 from campaign import Campaign, Parser
-from servers import Backup, Down, Server, Site, busy, wait_for
+from servers import Backup, Down, Server, Site, busy, cursor, wait_for
 
 WRITERS = 16
-READERS = ('frontier', 'view', 'statement', 'subquery', 'each_row', 'generic_plan', 'sql_function', 'plpgsql',
-           'repeatable_read', 'serializable', 'cursor')
 PAUSE_S = 0.05
 STANDSTILL_S = 60
 ARRIVAL_S = 600
@@ -44,6 +42,21 @@ CREATE FUNCTION in_plpgsql(after bigint) RETURNS SETOF bigint STABLE LANGUAGE pl
     'BEGIN RETURN QUERY SELECT id::bigint FROM settled WHERE id > after ORDER BY id LIMIT 100; END';
 """
 
+SETTLED = 'SELECT id FROM settled WHERE id > %s ORDER BY id LIMIT 100'
+# One statement, in all forms: each reads by one snapshot, whose frontier it asks for; but for the last, on the standby
+STATEMENTS = {
+    'view': SETTLED,
+    'statement': """WITH up_to AS MATERIALIZED (SELECT snowflake_frontier() AS id)
+        SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""",
+    'subquery': 'SELECT id FROM events WHERE id > %s AND id <= (SELECT snowflake_frontier()) ORDER BY id LIMIT 100',
+    # it asks for each row: the condition is in no index
+    'each_row': 'SELECT id FROM events WHERE id > %s AND id::text::bigint <= snowflake_frontier() ORDER BY id LIMIT 100',
+    'generic_plan': 'EXECUTE settled(%s)',
+    'sql_function': 'SELECT in_sql(%s)',
+    'plpgsql': 'SELECT in_plpgsql(%s)',
+    'stored_in_one': """SELECT id FROM events WHERE id > %s AND id <= (SELECT up_to FROM frontiers WHERE node = 1)
+        ORDER BY id LIMIT 100"""}
+
 PARALLEL = """
 SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL min_parallel_table_scan_size = 0;
 SET LOCAL parallel_leader_participation = off;
@@ -63,20 +76,13 @@ END $$
 
 
 class TailedServer(Server):
-    def configure(self, **options):
-        super().configure(**options)
-        lines = {'max_prepared_transactions': '30', 'synchronous_commit': 'on', 'max_connections': '60',
-                 'max_worker_processes': '24', 'max_parallel_workers': '16', 'hot_standby_feedback': 'on',
-                 'deadlock_timeout': '10s', 'archive_mode': 'off'}
-        with open(os.path.join(self.data, 'torture.conf'), 'a') as f:
-            f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
+    def extension_settings(self):
+        return {**super().extension_settings(), 'max_prepared_transactions': '30', 'synchronous_commit': 'on',
+                'max_connections': '60', 'max_worker_processes': '24', 'max_parallel_workers': '16',
+                'hot_standby_feedback': 'on', 'deadlock_timeout': '10s', 'archive_mode': 'off'}
 
-    def bring_up_standby(self, timeout=60):
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            if self.start(must=False):
-                return
-        raise Down(f'server {self.number} is not up after {timeout} s, see {self.log}')
+    def bring_up_standby(self):
+        wait_for(lambda: self.start(must=False), 60, f'server {self.number} is not up, see {self.log}')
 
 
 class Frontier(Campaign):
@@ -116,38 +122,26 @@ class Frontier(Campaign):
         self.primary.initdb()
         self.primary.configure()
         self.primary.start()
-        for statement in SCHEMA.split(';\n'):
-            if statement.strip():
-                self.primary.query(statement)
-        wait_for(self.minted_once, 30, 'the server does not mint')
+        self.primary.query(SCHEMA)
+        self.primary.query("SET snowflake.max_wait = '1min'; SELECT snowflake_next()")
         self.standby = TailedServer(self.site, 1)
         Backup(self.primary).copy_to(self.standby)
         self.standby.configure(follow=self.primary)
-        with open(os.path.join(self.standby.data, 'standby.signal'), 'w'):
-            pass
         self.standby.start()
         self.primary.configure(sync=True)
         self.primary.reload()
-        self.readers = [Reader(self, name, 'primary') for name in READERS]
-        self.readers += [Reader(self, 'stored', 'standby'), Reader(self, 'stored_in_one', 'standby')]
-        if self.options.reader:
-            self.readers.append(Reader(self, self.options.reader, 'primary'))
+        names = [*STATEMENTS, 'frontier', 'repeatable_read', 'cursor', 'stored']
+        self.readers = [Reader(self, name, 'standby' if 'stored' in name else 'primary') for name in names]
         self.threads = [self.persist(reader.read) for reader in self.readers]
-        self.threads.append(self.persist(Storer(self).store))
+        self.threads.append(self.persist(self.store))
         self.writers = [self.persist(Writer(self, n).write) for n in range(WRITERS)]
 
-    def minted_once(self):
-        try:
-            return self.primary.query('SELECT snowflake_next()') is not None
-        except psycopg2.Error:
-            return False
-
-    def persist(self, target, *arguments):
+    def persist(self, target):
         """Run something that loses its server now and then, again and again."""
         def loop():
             while self.writing if target.__name__ == 'write' else self.reading:
                 try:
-                    target(*arguments)
+                    target()
                 except psycopg2.Error as error:
                     self.count_error(error)
                     time.sleep(0.05)
@@ -158,6 +152,15 @@ class Frontier(Campaign):
         thread = threading.Thread(target=loop, daemon=True)
         thread.start()
         return thread
+
+    def store(self):
+        """The frontier, for the standby, by ordinary transactions."""
+        with cursor(**self.primary.where()) as cur:
+            cur.execute('SET synchronous_commit = local')
+            while self.reading:
+                cur.execute("""INSERT INTO frontiers SELECT 1, f FROM snowflake_frontier() f WHERE f IS NOT NULL
+                    ON CONFLICT (node) DO UPDATE SET up_to = excluded.up_to""")
+                time.sleep(0.05)
 
     # --- faults
 
@@ -285,16 +288,12 @@ class Writer:
         self.gids = 0
 
     def write(self):
-        conn = self.campaign.primary.connect()
-        try:
-            with conn.cursor() as cur:
-                cur.execute('SET application_name = writer')
-                for _ in range(self.rng.randrange(1, 200)):
-                    if not self.campaign.writing:
-                        return
-                    self.transaction(cur)
-        finally:
-            conn.close()
+        with cursor(**self.campaign.primary.where()) as cur:
+            cur.execute('SET application_name = writer')
+            for _ in range(self.rng.randrange(1, 200)):
+                if not self.campaign.writing:
+                    return
+                self.transaction(cur)
 
     def pause(self):
         time.sleep(self.rng.expovariate(1 / PAUSE_S) if self.rng.random() < 0.7 else 0)
@@ -373,17 +372,17 @@ class Reader:
         self.reached = 0            # all up to it is delivered
 
     def read(self):
-        conn = getattr(self.campaign, self.where).connect()
-        try:
-            with conn.cursor() as cur:
-                while self.campaign.reading:
-                    rows = getattr(self, 'by_' + self.name)(cur)
-                    self.delivered += rows
-                    self.reached = max(rows[-1:] + [self.reached])
-                    if len(rows) < 100:
-                        time.sleep(0.01)
-        finally:
-            conn.close()
+        with cursor(**getattr(self.campaign, self.where).where()) as cur:
+            if self.name == 'generic_plan':
+                cur.execute('SET plan_cache_mode = force_generic_plan')
+                cur.execute('PREPARE settled(bigint) AS ' + SETTLED.replace('%s', '$1'))
+            while self.campaign.reading:
+                rows = self.rows(cur, STATEMENTS[self.name], self.reached) if self.name in STATEMENTS else \
+                    getattr(self, 'by_' + self.name)(cur)
+                self.delivered += rows
+                self.reached = max(rows[-1:] + [self.reached])
+                if len(rows) < 100:
+                    time.sleep(0.01)
 
     def rows(self, cur, sql, *args):
         cur.execute(sql, args)
@@ -403,54 +402,15 @@ class Reader:
         up_to = cur.fetchone()[0]
         return [] if up_to is None else self.rows_up_to(cur, up_to)
 
-    # one statement, in all forms: each reads by one snapshot, whose frontier it asks for
-
-    SETTLED = 'SELECT id FROM settled WHERE id > %s ORDER BY id LIMIT 100'
-
-    def by_view(self, cur):
-        return self.rows(cur, self.SETTLED, self.reached)
-
-    def by_statement(self, cur):
-        return self.rows(cur, """WITH up_to AS MATERIALIZED (SELECT snowflake_frontier() AS id)
-            SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""", self.reached)
-
-    def by_subquery(self, cur):
-        return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id <= (SELECT snowflake_frontier())
-            ORDER BY id LIMIT 100""", self.reached)
-
-    def by_each_row(self, cur):
-        """Asks for each row: the condition is in no index."""
-        return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id::text::bigint <= snowflake_frontier()
-            ORDER BY id LIMIT 100""", self.reached)
-
-    def by_generic_plan(self, cur):
-        cur.execute("SELECT count(*) FROM pg_prepared_statements WHERE name = 'settled'")
-        if cur.fetchone()[0] == 0:
-            cur.execute('SET plan_cache_mode = force_generic_plan')
-            cur.execute('PREPARE settled(bigint) AS ' + self.SETTLED.replace('%s', '$1'))
-        return self.rows(cur, 'EXECUTE settled(%s)', self.reached)
-
-    def by_sql_function(self, cur):
-        return self.rows(cur, 'SELECT in_sql(%s)', self.reached)
-
-    def by_plpgsql(self, cur):
-        return self.rows(cur, 'SELECT in_plpgsql(%s)', self.reached)
-
-    def in_transaction(self, cur, level):
+    def by_repeatable_read(self, cur):
         """The snapshot is older than the question."""
-        cur.execute('BEGIN ISOLATION LEVEL ' + level)
+        cur.execute('BEGIN ISOLATION LEVEL REPEATABLE READ')
         try:
             cur.execute('SELECT 1 FROM events LIMIT 1')
             time.sleep(random.choice((0, 0.005, 0.05)))
-            return self.rows(cur, self.SETTLED, self.reached)
+            return self.rows(cur, SETTLED, self.reached)
         finally:
             cur.execute('ROLLBACK')
-
-    def by_repeatable_read(self, cur):
-        return self.in_transaction(cur, 'REPEATABLE READ')
-
-    def by_serializable(self, cur):
-        return self.in_transaction(cur, 'SERIALIZABLE')
 
     def by_cursor(self, cur):
         """Two cursors by turns, the older of which counts."""
@@ -475,37 +435,9 @@ class Reader:
         row = cur.fetchone()
         return self.rows_up_to(cur, row[0]) if row else []
 
-    def by_stored_in_one(self, cur):
-        return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id <= (SELECT up_to FROM frontiers WHERE node = 1)
-            ORDER BY id LIMIT 100""", self.reached)
-
-    def by_max(self, cur):
-        """How not to do it."""
-        return self.rows(cur, 'SELECT id FROM events WHERE id > %s ORDER BY id LIMIT 100', self.reached)
-
-
-class Storer:
-    """Stores the frontier for the standby, by ordinary transactions."""
-
-    def __init__(self, campaign):
-        self.campaign = campaign
-
-    def store(self):
-        conn = self.campaign.primary.connect()
-        try:
-            with conn.cursor() as cur:
-                cur.execute('SET synchronous_commit = local')
-                while self.campaign.reading:
-                    cur.execute("""INSERT INTO frontiers SELECT 1, f FROM snowflake_frontier() f WHERE f IS NOT NULL
-                        ON CONFLICT (node) DO UPDATE SET up_to = excluded.up_to""")
-                    time.sleep(0.05)
-        finally:
-            conn.close()
-
 
 def main():
     parser = Parser(minutes=1, rate=0)
-    parser.add_argument('--reader', help='another one: max')
     sys.stdout.flush()
     status = Frontier(parser.parse_args()).main()
     sys.stdout.flush()

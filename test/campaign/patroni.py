@@ -22,7 +22,7 @@ import yaml
 import clients
 from campaign import Campaign, Parser
 from coordinators import Etcd, free_ports
-from servers import Site, busy, proc_stat, query_once, read_pid, wait_for
+from servers import Site, busy, children, proc_stat, query_once, read_pid, send, wait_for
 
 NODES = (1, 2, 3)
 CLIENTS = 6
@@ -71,24 +71,22 @@ class Node:
         return pid if pid and proc_stat(pid) else None
 
     def processes(self):
-        """Patroni, the postmaster and its children."""
+        """Patroni, the postmaster and its children; the first two start no others when they have stopped."""
         postmaster = self.postmaster()
-        found = [pid for pid in (self.patroni.pid, postmaster) if pid]
-        for name in os.listdir('/proc'):
-            if name.isdigit() and postmaster and (stat := proc_stat(name)) and stat[0] == postmaster:
-                found.append(int(name))
-        return found
+        return [self.patroni.pid, postmaster, *children(postmaster)] if postmaster else [self.patroni.pid]
 
     def signal(self, number):
-        for pid in self.processes():
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
+        send(number, self.processes())
 
     def kill(self):
         self.signal(signal.SIGKILL)
         self.patroni.wait()
+
+    def ask(self, what, body):
+        """A request to Patroni."""
+        request = urllib.request.Request(f'http://127.0.0.1:{self.api}/{what}', json.dumps(body).encode(), method='POST')
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answer.read()
 
     def role(self):
         try:
@@ -102,15 +100,6 @@ class Node:
 
     def query(self, sql):
         return query_once(sql, host=self.work, port=self.port, dbname='postgres', connect_timeout=5)
-
-
-def connect(nodes, rng):
-    """A connection to whichever node is the primary."""
-    order = rng.sample(nodes, len(nodes))
-    conn = psycopg2.connect(host=','.join(node.work for node in order), port=','.join(str(node.port) for node in order),
-                            user='postgres', dbname='postgres', target_session_attrs='read-write', connect_timeout=2)
-    conn.autocommit = True
-    return conn
 
 
 class Client(clients.Client):
@@ -127,7 +116,10 @@ class Client(clients.Client):
         super().run()
 
     def connect(self, endpoint):
-        conn = connect(self.nodes, self.rng)
+        """To whichever node is the primary."""
+        order = self.rng.sample(self.nodes, len(self.nodes))
+        conn = psycopg2.connect(host=','.join(node.work for node in order), port=','.join(str(node.port) for node in order),
+                                user='postgres', dbname='postgres', target_session_attrs='read-write', connect_timeout=2)
         self.place = next(node.number for node in self.nodes if node.port == conn.info.port)
         return conn
 
@@ -140,7 +132,7 @@ class Patroni(Campaign):
     name = 'patroni'
     least = 1, 1000
     boundless = ()
-    places = {number: f'node {number}' for number in NODES}
+    place = 'node {}'.format
 
     def __init__(self, options):
         super().__init__(options)
@@ -171,12 +163,8 @@ class Patroni(Campaign):
         parameters = dcs['postgresql']['parameters']
         parameters.update({'max_connections': 50, 'shared_buffers': '16MB', 'fsync': 'off',
                            'log_line_prefix': '%m [%p] %b '})
-        if self.options.one_node_id:
-            del parameters['snowflake.node_source']
-            parameters['snowflake.node_id'] = 1
-        else:
-            parameters['snowflake.node_source'] = f'etcd://127.0.0.1:{etcd_port}/snowflake'
-            parameters['snowflake.lease'] = f'{LEASE_S}s'
+        parameters['snowflake.node_source'] = f'etcd://127.0.0.1:{etcd_port}/snowflake'
+        parameters['snowflake.lease'] = f'{LEASE_S}s'
         config['bootstrap']['initdb'].append({'auth': 'trust'})
         config['postgresql'].update({
             'bin_dir': self.options.bindir,
@@ -201,9 +189,8 @@ class Patroni(Campaign):
         wait_for(lambda: self.nodes[0].role() == 'master', 120, 'the first node is not up', 0.5)
         self.nodes[0].query('''CREATE EXTENSION snowflake;
                                CREATE TABLE minted (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text)''')
-        if not self.options.one_node_id:
-            self.nodes[0].query('SELECT snowflake_fleet_create()')
-            self.check('no configuration has a node ID', self.nodes[0].query('SHOW snowflake.node_id') == [('-1',)])
+        self.nodes[0].query('SELECT snowflake_fleet_create()')
+        self.check('no configuration has a node ID', self.nodes[0].query('SHOW snowflake.node_id') == [('-1',)])
         for node in self.nodes[1:]:
             node.start()
         self.wait_healthy(120)
@@ -238,10 +225,8 @@ class Patroni(Campaign):
         Patroni 3.0's primary that was frozen takes its lock back from the one that has it meanwhile.  That one, and the
         other standby, are then on a timeline that the primary does not know.
         """
-        request = urllib.request.Request(f'http://127.0.0.1:{node.api}/reinitialize', b'{}', method='POST')
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                answer.read()
+            node.ask('reinitialize', {})
             print(f'  node {node.number} follows nobody and is copied again', flush=True)
         except OSError:
             pass                            # it is busy with something else
@@ -262,12 +247,8 @@ class Patroni(Campaign):
     # --- faults
 
     def switchover(self, old):
-        body = {'leader': old.name, 'candidate': self.rng.choice([node for node in self.nodes if node is not old]).name}
-        request = urllib.request.Request(f'http://127.0.0.1:{old.api}/switchover', json.dumps(body).encode(),
-                                         method='POST')
-
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            answer.read()
+        old.ask('switchover', {'leader': old.name,
+                               'candidate': self.rng.choice([node for node in self.nodes if node is not old]).name})
         self.wait_new_primary(old)
 
     def crash(self, old):
@@ -289,15 +270,11 @@ class Patroni(Campaign):
         old.signal(signal.SIGCONT)
 
     def coordinator(self, old):
-        self.signal_etcd(signal.SIGSTOP)
+        pids = [member.process.pid for member in self.etcd.members]
+        send(signal.SIGSTOP, pids)
         wait_for(lambda: self.primary() is None, 60, 'the primary does not step down', 0.2)
-        self.signal_etcd(signal.SIGCONT)
+        send(signal.SIGCONT, pids)
         wait_for(self.primary, 90, 'there is no primary again', 0.2)
-
-    def signal_etcd(self, number):
-        for member in self.etcd.members:
-            if member.alive():
-                member.process.send_signal(number)
 
     def wait_new_primary(self, old):
         wait_for(lambda: any(node is not old and node.role() == 'master' for node in self.nodes), 90,
@@ -324,9 +301,7 @@ class Patroni(Campaign):
 
 
 def main():
-    parser = Parser(minutes=5, rate=3000)
-    parser.add_argument('--one-node-id', action='store_true', help='the same one for all: this has to fail')
-    return Patroni(parser.parse_args()).main()
+    return Patroni(Parser(minutes=5, rate=3000).parse_args()).main()
 
 
 if __name__ == '__main__':

@@ -9,15 +9,15 @@ Every (server, member of the coordinator) has a port of its own.  What happens t
   LOSE   the answers to writes are lost, the writes are done
   LATE   writes are kept until the mode ends, and are delivered then, even if nobody waits for the answer any more
 
-The proxy knows of each protocol what a request is, and which of them write: it counts them.
+It counts the requests of each server.
 """
 
 import asyncio
 import os
 import random
+import re
 import signal
 import socket
-import struct
 
 PASS, CUT, HOLE, SLOW, LOSE, LATE = range(6)
 NAMES = ('pass', 'cut', 'hole', 'slow', 'lose answers', 'late writes')
@@ -25,73 +25,31 @@ LOOK_S = 0.02
 DONE_S = 2
 
 
-class Http:
-    """etcd and Consul: (method and path, is it a write) for each request."""
-
-    WRITES = (b'POST /v3/kv/txn', b'PUT /v1/txn ')
-
-    def requests(self, data):
-        return [line.startswith(self.WRITES) for line in data.split(b'\r\n') if line.endswith(b' HTTP/1.1')]
-
-
-class Frames:
-    """Messages with their length; a client's stream is cut into them as it comes."""
-
-    def __init__(self):
-        self.buffer = b''
-        self.greeted = False
-
-    def requests(self, data):
-        self.buffer += data
-        found = []
-        while (frame := self.frame()) is not None:
-            if not self.greeted:
-                self.greeted = True
-            elif (write := self.is_write(frame)) is not None:
-                found.append(write)
-        return found
-
-    def frame(self):
-        at = self.length_at()
-        if len(self.buffer) < at + 4:
-            return None
-        size = at + struct.unpack_from('>I', self.buffer, at)[0] + self.LENGTH_IS_OUTSIDE
-        if len(self.buffer) < size:
-            return None
-        frame, self.buffer = self.buffer[:size], self.buffer[size:]
-        return frame
-
-
-class Postgresql(Frames):
-    LENGTH_IS_OUTSIDE = 0
-
-    def length_at(self):
-        return 1 if self.greeted else 0
-
-    def is_write(self, frame):
-        return None if frame[:1] != b'Q' else b'BEGIN' in frame
-
-
-class Zookeeper(Frames):
-    LENGTH_IS_OUTSIDE = 4
+# Of each protocol, what a request begins with, and one that writes: that comes in a piece of its own.
+REQUESTS = {
+    'postgresql': (rb'Q', rb'Q.{4}BEGIN'),
+    'etcd': (rb'POST /', rb'POST /v3/kv/txn'),
+    'consul': (rb'(?:GET|PUT) /', rb'PUT /v1/txn '),
     # create, setData, multi; getData, children, sync
-    KINDS = {1: True, 5: True, 14: True, 4: False, 8: False, 9: False, 12: False}
-
-    def length_at(self):
-        return 0
-
-    def is_write(self, frame):
-        return self.KINDS.get(struct.unpack_from('>i', frame, 8)[0])
+    'zookeeper': (rb'.{8}\0\0\0[\x01\x05\x0e\x04\x08\x09\x0c]', rb'.{8}\0\0\0[\x01\x05\x0e]'),
+}
 
 
-PROTOCOLS = {'postgresql': Postgresql, 'etcd': Http, 'consul': Http, 'zookeeper': Zookeeper}
+def requests_in(kind, data):
+    """Those of ZooKeeper may come together, each behind its length."""
+    while kind == 'zookeeper' and data:
+        size = 4 + int.from_bytes(data[:4], 'big')
+        yield data[:size]
+        data = data[size:]
+    yield data
 
 
 class Proxy:
     """slots: how many servers; targets: ports of the coordinator's members."""
 
     def __init__(self, context, kind, slots, targets):
-        self.protocol = PROTOCOLS[kind]
+        self.request, self.write = (re.compile(form, re.DOTALL) for form in REQUESTS[kind])
+        self.kind = kind
         self.targets = targets
         self.modes = context.RawArray('i', slots)
         self.delays = context.RawArray('d', slots)
@@ -149,16 +107,14 @@ class Proxy:
         return mode not in (CUT, HOLE)
 
     async def there(self, slot, reader, writer, state):
-        protocol = self.protocol()
         try:
             while data := await reader.read(65536):
-                requests = protocol.requests(data)
-                self.requests[slot] += len(requests)
+                self.requests[slot] += sum(bool(self.request.match(one)) for one in requests_in(self.kind, data))
                 if not await self.travel(slot):
                     if self.modes[slot] == CUT:
                         return
                     continue
-                if any(requests):
+                if self.write.match(data):
                     state['lost'] = self.modes[slot] == LOSE
                     while self.modes[slot] == LATE:
                         state['late'] = True

@@ -1,8 +1,8 @@
 """The servers of the campaign: start, stop, kill, step the clock, back up, copy.
 
 Every server has a number, never used twice.  Its data directory, socket directory, archive, log and clock file carry
-that number; its WAL and the tablespace of the reservation lie on the small file systems of its slot (0 or 1), where
-there are any.  A primary and its standby have different slots.
+that number; where there are small file systems, its WAL and the tablespace of the reservation lie on those of its slot
+(0 or 1).  A primary and its standby have different slots.
 """
 
 import contextlib
@@ -56,16 +56,33 @@ def read_pid(data):
         return None
 
 
-def query_once(sql, **where):
-    """The rows of a statement in a connection of its own, or None if it has none."""
-    conn = psycopg2.connect(user='postgres', **where)
-    conn.autocommit = True
-    try:
+def children(pid):
+    """The processes whose parent is pid, with their start times."""
+    stats = {int(name): proc_stat(name) for name in os.listdir('/proc') if name.isdigit()}
+    return {child: stat[1] for child, stat in stats.items() if stat and stat[0] == pid and stat[2] not in STATE_GONE}
+
+
+def send(number, pids):
+    """A signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def cursor(**where):
+    """One of a connection of its own."""
+    with contextlib.closing(psycopg2.connect(user='postgres', **where)) as conn:
+        conn.autocommit = True
         with conn.cursor() as cur:
-            cur.execute(sql)
-            return cur.fetchall() if cur.description else None
-    finally:
-        conn.close()
+            yield cur
+
+
+def query_once(sql, args=None, **where):
+    """The rows of a statement in a connection of its own, or None if it has none."""
+    with cursor(**where) as cur:
+        cur.execute(sql, args)
+        return cur.fetchall() if cur.description else None
 
 
 class Site:
@@ -112,10 +129,8 @@ class Server:
         self.sock = site.path(f's{self.number}')
         self.archive = site.path(f'a{self.number}')
         self.log = site.path(f'server{self.number}.log')
-        disk = site.path(f'wal{slot}') if site.small_disks else site.work
-        self.wal = os.path.join(disk, f'w{self.number}')
-        disk = site.path(f'spc{slot}')
-        self.tablespace = os.path.join(disk, f't{self.number}')
+        self.wal = site.path(f'wal{slot}/w{self.number}') if site.small_disks else os.path.join(self.data, 'pg_wal')
+        self.tablespace = site.path(f'spc{slot}/t{self.number}')
         os.mkdir(self.sock)
         os.mkdir(self.archive)
         clock = site.path(f'clock{self.number}')
@@ -123,18 +138,25 @@ class Server:
             f.write(bytes(4096))
         with open(clock, 'r+b') as f:
             self.clock = mmap.mmap(f.fileno(), 4096)
+        self.base_ns = 0                # how far its clock is ahead of the machine's when no fault is on
         self.env = dict(os.environ, LD_PRELOAD=site.path('clock_shim.so'), SNOWFLAKE_CLOCK_FILE=clock,
                         LC_ALL='C', TZ='UTC')
 
     # --- settings and clock
 
     def step_clock(self, offset_ns):
-        """Set how far this server's clock is ahead of the machine's."""
+        """Set how far this server's clock is ahead of the machine's, for a while."""
         struct.pack_into('=q', self.clock, 0, offset_ns)
 
+    def set_base(self, ns):
+        self.base_ns = ns
+        self.step_clock(ns)
+
     def configure(self, sync=False, follow=None, restore_from=(), target=None):
-        """Write the campaign's own settings.  Takes effect at the next start or reload."""
-        site = self.site
+        """Write the campaign's own settings.  Takes effect at the next start or reload.
+
+        follow: the primary of a standby.
+        """
         # Only processes die here, never the machine, so fsync is off.  full_page_writes stays on: a SIGKILL can tear a write
         # of 8 kB in two.
         # synchronous_commit is off for everybody, so that the reservation is durable by the keeper's own care.
@@ -156,6 +178,7 @@ class Server:
         if sources:
             lines['restore_command'] = ' || '.join(f'cp {s}/%f %p 2>/dev/null' for s in sources)
         if follow:
+            open(os.path.join(self.data, 'standby.signal'), 'w').close()
             lines['primary_conninfo'] = f'host={follow.sock} port={follow.port} user=postgres application_name=standby'
         if target:
             lines['recovery_target_name'] = target
@@ -176,7 +199,8 @@ class Server:
     # --- life and death
 
     def initdb(self):
-        if self.site.run('initdb', '-D', self.data, '-X', self.wal, '-U', 'postgres', '-A', 'trust', '-N',
+        wal = ('-X', self.wal) if self.site.small_disks else ()
+        if self.site.run('initdb', '-D', self.data, *wal, '-U', 'postgres', '-A', 'trust', '-N',
                          '--no-locale', '-E', 'UTF8', '--wal-segsize=4') != 0:
             raise Down('initdb failed, see tools.log')
         with open(os.path.join(self.data, 'postgresql.conf'), 'a') as f:
@@ -207,22 +231,12 @@ class Server:
             raise Down(f'server {self.number} did not start, see {self.log}')
         return rc == 0
 
-    def children(self, pid):
-        """The processes whose parent is pid, with their start times."""
-        found = {}
-        for name in os.listdir('/proc'):
-            if name.isdigit():
-                stat = proc_stat(name)
-                if stat and stat[0] == pid and stat[2] not in STATE_GONE:
-                    found[int(name)] = stat[1]
-        return found
-
     def stop(self, how):
         """Stop by 'fast', 'immediate' or 'kill'; return when the last process has gone."""
         pid = self.postmaster()
         if pid is None:
             return
-        family = self.children(pid)
+        family = children(pid)
         family[pid] = proc_stat(pid)[1] if proc_stat(pid) else 0
         if how == 'kill':
             os.kill(pid, signal.SIGKILL)
@@ -230,47 +244,30 @@ class Server:
             if self.site.run('pg_ctl', '-D', self.data, '-m', how, '-t', '30', '-w', 'stop') != 0:
                 os.kill(pid, signal.SIGKILL)
         # who was stopped has to hear of it
-        for child in family:
-            self.signal(child, signal.SIGCONT)
+        send(signal.SIGCONT, family)
         wait_for(lambda: not any((s := proc_stat(p)) and s[1] == started and s[2] not in STATE_GONE
                                  for p, started in family.items()), 30,
                  f'processes of server {self.number} outlive their postmaster')
 
     @staticmethod
-    def signal(pid, number):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass
-
     @contextlib.contextmanager
-    def stopped(self, pids):
+    def stopped(pids):
         """These processes stand still meanwhile."""
-        for pid in pids:
-            self.signal(pid, signal.SIGSTOP)
+        send(signal.SIGSTOP, pids)
         try:
             yield
         finally:
-            for pid in pids:
-                self.signal(pid, signal.SIGCONT)
+            send(signal.SIGCONT, pids)
 
     def reload(self):
         self.site.run('pg_ctl', '-D', self.data, 'reload')
 
-    def connect(self, dbname='postgres', timeout=5):
-        conn = psycopg2.connect(host=self.sock, port=self.port, user='postgres', dbname=dbname, connect_timeout=timeout)
-        conn.autocommit = True
-        return conn
+    def where(self, dbname='postgres'):
+        return {'host': self.sock, 'port': self.port, 'dbname': dbname, 'connect_timeout': 5}
 
     def query(self, sql, args=None, dbname='postgres'):
         """Run one statement on a connection of its own; rows, or None if it has none."""
-        conn = self.connect(dbname)
-        try:
-            with conn.cursor() as cur:
-                cur.execute(sql, args)
-                return cur.fetchall() if cur.description else None
-        finally:
-            conn.close()
+        return query_once(sql, args, **self.where(dbname))
 
     def answers(self):
         """Does it take connections, and as a primary?"""
@@ -336,8 +333,9 @@ class Backup:
     def copy_to(self, server):
         """Lay this backup out as the data directory of a new server."""
         subprocess.run(['cp', '-a', '--reflink=auto', self.data, server.data], check=True)
-        shutil.move(os.path.join(server.data, 'pg_wal'), server.wal)
-        os.symlink(server.wal, os.path.join(server.data, 'pg_wal'))
+        if self.site.small_disks:
+            shutil.move(os.path.join(server.data, 'pg_wal'), server.wal)
+            os.symlink(server.wal, os.path.join(server.data, 'pg_wal'))
         links = os.path.join(server.data, 'pg_tblspc')
         for name in os.listdir(links):
             subprocess.run(['cp', '-a', self.tablespace, server.tablespace], check=True)

@@ -1,13 +1,12 @@
 """The campaign of one server and its standby: it is killed, restored, promoted, filled up, and its clock lies.
 
-The clock.  base_ns is how far the primary's clock is ahead of the machine's when no fault is on.  It only grows: a step
-forward is kept, because the IDs minted meanwhile cannot be taken back; a step back is undone after some seconds, because
-the generator rightly refuses to mint far ahead of the clock.
+The clock.  base_ns is how far the primary's clock is ahead of the machine's when no fault is on.  It only grows.
 
 The standby is synchronous while it exists.  A promotion is only begun when it is known to be: a commit made before is
 on it.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -20,15 +19,18 @@ import psycopg2
 
 import clients
 from campaign import Campaign, Parser, span
-from servers import Backup, Down, Server, Site, busy, wait_for
+from servers import Backup, Down, Server, Site, busy, children, cursor, send, wait_for
 
 NODES = (1, 2, 3, 700)
 CLIENTS = 6
 STOPS = ('kill', 'immediate', 'fast')
+KEEPER = "backend_type = 'snowflake keeper'"
 REPEATED_NS = 8 * 10**9
 MAX_JUMP_NS = 10 * 10**9                # snowflake.max_jump
 PATIENT_NS = 8 * 3600 * 10**9           # ahead by more than this has to last for half a minute
 EPOCH_MS, TIME_SHIFT = 1288834974657, 22    # of the default layout
+# Up to when is stored, and shows to others, by the servers' clock: wall clock, in nanoseconds
+STORED = 'SELECT (extract(epoch FROM max(reserved_until)) * 1000000)::bigint * 1000 FROM snowflake_keeper.reservation'
 
 
 class Torture(Campaign):
@@ -37,23 +39,22 @@ class Torture(Campaign):
     passing = (psycopg2.Error, )
     # a disk that was full is tried again once a second
     boundless = ('full disk of reservation', 'keeper held by a full disk')
+    place = 'database {}'.format
 
     def __init__(self, options):
         super().__init__(options)
         self.site = Site(options, options.small_disks)
         self.shared = [clients.Shared(self.context, CLIENTS)]
         self.clients = self.shared[0]
-        self.base_ns = 0
         self.node = NODES[0]
         self.primary = None
         self.standby = None
         self.backup = None
-        self.restore_points = 0
 
     def kinds(self):
         # Several of a kind stand for a heavier weight: cheap faults come twice a round.
         kinds = [
-            *[('kill postmaster', self.kill_postmaster)] * 2, ('kill postmaster while it opens', self.kill_at_opening),
+            *[('kill postmaster', lambda e: self.restart(e, 'kill'))] * 2, ('kill postmaster while it opens', self.kill_at_opening),
             ('kill backend', self.kill_backend),
             ('stop immediate', lambda e: self.restart(e, 'immediate')), ('stop fast', lambda e: self.restart(e, 'fast')),
             *[('clock forward', self.clock_forward)] * 2, *[('clock back', self.clock_back)] * 2,
@@ -77,6 +78,13 @@ class Torture(Campaign):
     def first_round(self, kinds):
         """It begins with what is aimed, so that the shortest campaign has it."""
         return sorted(kinds, key=lambda kind: kind[0].startswith('keeper held'))
+
+    @property
+    def base_ns(self):
+        return self.primary.base_ns
+
+    def any_server(self, _event):
+        return self.primary
 
     # --- set-up
 
@@ -110,7 +118,6 @@ class Torture(Campaign):
         self.backup.copy_to(self.standby)
         self.standby.step_clock(self.base_ns)
         self.standby.configure(follow=self.primary)
-        open(os.path.join(self.standby.data, 'standby.signal'), 'w').close()
         self.standby.start()
         wait_for(lambda: self.standby_state() is not None, 60, 'the standby does not stream')
         self.primary.configure(sync=True)
@@ -141,18 +148,12 @@ class Torture(Campaign):
     def pulse(self):
         """Commit something that has to be on the standby when this returns."""
         try:
-            conn = self.primary.connect()
-        except psycopg2.Error:
-            return False
-        try:
-            with conn.cursor() as cur:
+            with cursor(**self.primary.where()) as cur:
                 cur.execute('SET synchronous_commit = on')
                 cur.execute('UPDATE torture_pulse SET n = n + 1')
             return True
         except psycopg2.Error:
             return False
-        finally:
-            conn.close()
 
     def settle(self, event):
         """Come back to a primary that mints and a standby that follows it."""
@@ -173,6 +174,10 @@ class Torture(Campaign):
         for dbname in clients.DATABASES:
             self.truncate(self.primary, dbname)
 
+    def follows(self):
+        """Is there a standby that has all that was committed?"""
+        return self.standby is not None and self.pulse()
+
     def open_to_clients(self):
         self.clients.endpoint.value = self.primary.number
 
@@ -185,8 +190,13 @@ class Torture(Campaign):
         event['at'] = time.monotonic_ns()
         self.primary.stop(how)
 
-    def undo_clock(self):
+    def undo_clock(self, pause=(0, 0)):
+        self.hold(*pause)
         self.primary.step_clock(self.base_ns)
+
+    def catch_up(self):
+        """The clock was behind when a server began to serve."""
+        self.undo_clock((0.3, 2.5))
 
     # --- kinds of fault: processes
 
@@ -195,9 +205,6 @@ class Torture(Campaign):
         if self.rng.random() < 0.3:
             self.hold(0.5, 3)
         self.primary.start(must=False)
-
-    def kill_postmaster(self, event):
-        self.restart(event, 'kill')
 
     def kill_at_opening(self, event):
         """Kill it again, and perhaps once more, just after it has begun to serve."""
@@ -217,13 +224,11 @@ class Torture(Campaign):
         return self.kill_one(event, pids)
 
     def keepers(self):
-        pids = []
         for _ in range(100):
-            pids = self.victims("backend_type LIKE 'snowflake%'")
-            if pids:
-                break
+            if pids := self.victims(KEEPER):
+                return pids
             time.sleep(0.05)
-        return pids
+        return []
 
     def kill_keeper(self, event):
         return self.kill_one(event, self.keepers())
@@ -232,10 +237,7 @@ class Torture(Campaign):
         if not pids:
             return False
         event['at'] = time.monotonic_ns()
-        try:
-            os.kill(self.rng.choice(pids), signal.SIGKILL)
-        except ProcessLookupError:
-            return False
+        send(signal.SIGKILL, [self.rng.choice(pids)])
         # until the postmaster notices, the server still answers
         time.sleep(0.05)
         return True
@@ -250,7 +252,7 @@ class Torture(Campaign):
                 return i > 0
             if i == 0:
                 event['at'] = time.monotonic_ns()
-            Server.signal(pids[0], number)
+            send(number, pids[:1])
         time.sleep(0.05)
         return True
 
@@ -268,7 +270,7 @@ class Torture(Campaign):
         def rush(server):
             while not over.is_set():
                 try:
-                    server.connect().close()
+                    server.query('SELECT 1')
                 except psycopg2.Error:
                     time.sleep(0.01)
 
@@ -290,36 +292,17 @@ class Torture(Campaign):
         step = self.some_step(5e8) * self.rng.choice((-1, -1, 1))
         event['detail'].append(span(step))
         event['at'] = time.monotonic_ns()
-        Server.signal(pids[0], signal.SIGSTOP)
-        try:
+        with Server.stopped(pids[:1]):
             self.hold(0, 0.5)
             if step > 0:
-                self.base_ns += step
-                step = 0
-            self.primary.step_clock(self.base_ns + step)
+                self.keep_step(self.primary, step)
+            else:
+                self.primary.step_clock(self.base_ns + step)
             self.hold(0.06, 1.5)
-        finally:
-            Server.signal(pids[0], signal.SIGCONT)
-        self.hold(0.1, 1)
-        self.undo_clock()
+        self.undo_clock((0.1, 1))
         return True
 
     # --- kinds of fault: the clock
-
-    def clock_forward(self, event):
-        step = self.some_step()
-        event['detail'].append(span(step))
-        self.base_ns += step
-        self.primary.step_clock(self.base_ns)
-        # a step that nobody mints in is none
-        self.hold(0.1, 1)
-
-    def clock_back(self, event):
-        step = self.some_step()
-        event['detail'].append(span(step))
-        self.primary.step_clock(self.base_ns - step)
-        self.hold(0.5, 3)
-        self.undo_clock()
 
     def clock_lies(self, event):
         """Seconds to years, either way, for less than it takes to be believed.
@@ -355,8 +338,7 @@ class Torture(Campaign):
             # for less than snowflake.jump_patience, or longer
             self.hold(0, self.rng.choice((0.3, 3)))
         # IDs were perhaps where the clock was
-        self.base_ns += highest_ns
-        self.undo_clock()
+        self.keep_step(self.primary, highest_ns)
 
     def restart_in_lie(self, event):
         """The clock lies, the server crashes or stops meanwhile, and the clock is set right before or after its start.
@@ -379,22 +361,9 @@ class Torture(Campaign):
             event['detail'].append(f'{how} killed')
             (self.kill_backend if how == 'backend' else self.kill_keeper)(event)
         self.primary.bring_up()
-        self.hold(0, self.rng.choice((0.5, 4)))
-        self.undo_clock()
+        self.undo_clock((0, self.rng.choice((0.5, 4))))
         self.hold(0.2, 3)
-        if step > 0:
-            self.base_ns += step
-            self.undo_clock()
-
-    def clock_jitter(self, event):
-        for _ in range(20):
-            if self.rng.random() < 0.5:
-                self.base_ns += self.some_step(1e5, 2e7)
-                self.primary.step_clock(self.base_ns)
-            else:
-                self.primary.step_clock(self.base_ns - self.some_step(1e5, 5e7))
-            self.hold(0.005, 0.08)
-        self.undo_clock()
+        self.keep_step(self.primary, max(step, 0))
 
     def node_change_while_down(self, event):
         """The same with another node ID in the settings: its IDs still have to sort after those of the one before."""
@@ -413,13 +382,12 @@ class Torture(Campaign):
         self.primary.bring_up()
         if node is not None:
             self.set_node(node)
-        self.hold(0.3, 3)
-        self.undo_clock()
+        self.undo_clock((0.3, 3))
 
     # --- kinds of fault: another server takes over
 
     def promotion(self, event):
-        if self.standby is None or not self.pulse():
+        if not self.follows():
             return False
         old, new = self.primary, self.standby
         step = self.some_step()
@@ -431,8 +399,7 @@ class Torture(Campaign):
         new.reload()
         new.promote()
         self.take_over(old, new)
-        self.hold(0.3, 2.5)
-        self.undo_clock()
+        self.catch_up()
 
     def promotion_after_cut(self, event):
         """The standby is cut off for a while before the primary dies: no commit of that time may count as durable.
@@ -440,7 +407,7 @@ class Torture(Campaign):
         Not even that of a keeper which is told to end while it waits for the standby.  The standby must not read the
         primary's archive then, since that would give it what it missed.
         """
-        if self.standby is None or not self.pulse():
+        if not self.follows():
             return False
         old, new = self.primary, self.standby
         step = self.some_step()
@@ -449,9 +416,8 @@ class Torture(Campaign):
         terminated = 0
         for _ in range(self.rng.randrange(1, 5)):
             self.hold(0.3, 1.5)
-            pids = self.victims("backend_type LIKE 'snowflake%'")
-            if pids:
-                old.query('SELECT pg_terminate_backend(%s)', (pids[0],))
+            for pid in self.victims(KEEPER):
+                old.query('SELECT pg_terminate_backend(%s)', (pid,))
                 terminated += 1
         self.close_to_clients()
         how = self.rng.choice(STOPS[:2])
@@ -462,22 +428,18 @@ class Torture(Campaign):
         new.start()
         new.promote()
         self.take_over(old, new)
-        self.hold(0.3, 2.5)
-        self.undo_clock()
+        self.catch_up()
 
     def take_over(self, old, new):
+        new.base_ns = old.base_ns
         self.primary, self.standby = new, None
         self.open_to_clients()
-        if self.backup and self.backup.of is old:
-            self.backup = None
         old.remove()
 
-    def restore(self, event, target, clock_ns):
+    def restore(self, target, clock_ns):
         """Restore the stopped primary from its base backup, its archive and what is left of its WAL."""
         old = self.primary
-        if self.standby:
-            self.standby.remove()
-            self.standby = None
+        self.drop_standby()
         new = Server(self.site, 1 - old.slot)
         self.backup.copy_to(new)
         for name in os.listdir(old.wal):
@@ -495,17 +457,16 @@ class Torture(Campaign):
         return old, new
 
     def restore_to_end(self, event):
-        if self.backup is None or self.backup.of is not self.primary:
+        if self.backup.of is not self.primary:
             return False
         self.stop_primary(event)
         self.close_to_clients()
         step = self.rng.choice((0, self.some_step()))
         if step:
             event['detail'].append(f'{span(step)} behind')
-        self.take_over(*self.restore(event, None, self.base_ns - step))
+        self.take_over(*self.restore(None, self.base_ns - step))
         if step:
-            self.hold(0.3, 2.5)
-            self.undo_clock()
+            self.catch_up()
 
     def restore_to_point(self, event):
         """What was minted after the target is unknown to the restored database.
@@ -513,14 +474,10 @@ class Torture(Campaign):
         Two things keep such IDs from being issued again: a clock that is past the newest of them, or an operator who
         names the newest ID known outside to snowflake_advance() before anybody mints.
         """
-        if self.backup is None or self.backup.of is not self.primary:
+        if self.backup.of is not self.primary:
             return False
-        self.restore_points += 1
-        target = f'torture{self.restore_points}'
-        try:
-            self.primary.query('SELECT pg_create_restore_point(%s)', (target,))
-        except psycopg2.Error:
-            return False
+        target = f'torture{len(self.events)}'
+        self.primary.query('SELECT pg_create_restore_point(%s)', (target,))
         if not self.pulse():
             return False
         self.hold(0.5, 2)
@@ -531,22 +488,16 @@ class Torture(Campaign):
         self.stop_primary(event)
         self.close_to_clients()
         wait_for(lambda: not any(self.clients.connected), 30, 'clients do not notice that the server has gone')
-        old, new = self.restore(event, target, self.base_ns - step)
+        old, new = self.restore(target, self.base_ns - step)
         newest = max(self.clients.newest)
-        if not step and self.time_ns(newest) >= self.base_ns + time.time_ns():
+        if not step and ((newest >> TIME_SHIFT) + EPOCH_MS) * 10**6 >= self.base_ns + time.time_ns():
             event['detail'].append('advance, IDs stood ahead')
             self.advance(new, newest)
         elif step:
             self.advance(new, newest)
         self.take_over(old, new)
         if step:
-            self.hold(0.3, 2.5)
-            self.undo_clock()
-
-    @staticmethod
-    def time_ns(one):
-        """The time of an ID, by the servers' clock."""
-        return ((one >> TIME_SHIFT) + EPOCH_MS) * 10**6
+            self.catch_up()
 
     def advance(self, server, newest):
         end = time.monotonic() + 20
@@ -563,13 +514,12 @@ class Torture(Campaign):
 
     def set_node(self, node):
         """Set the node ID of the primary and of its standby."""
-        for server in (self.primary, self.standby):
-            if server:
-                try:
-                    server.query(f'ALTER SYSTEM SET snowflake.node_id = {node}')
-                    server.query('SELECT pg_reload_conf()')
-                except psycopg2.Error:
-                    return False
+        try:
+            for server in filter(None, (self.primary, self.standby)):
+                server.query(f'ALTER SYSTEM SET snowflake.node_id = {node}')
+                server.query('SELECT pg_reload_conf()')
+        except psycopg2.Error:
+            return False
         self.node = node
         return True
 
@@ -598,10 +548,8 @@ class Torture(Campaign):
                     pass
 
     def unfill(self, directory):
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(directory, '..', 'ballast'))
-        except FileNotFoundError:
-            pass
 
     def full_wal(self, event):
         """The server panics when it needs a segment more, and cannot recover before there is room."""
@@ -622,44 +570,30 @@ class Torture(Campaign):
         finally:
             self.unfill(server.wal)
 
-    def full_reservation(self, event):
-        return self.with_full_reservation(event, lambda conn: self.hold(3.5, 6))
-
-    def with_full_reservation(self, event, meanwhile):
+    def full_reservation(self, event, meanwhile=None):
         """The reservation's table is full, and its disk has no block for one more row version."""
         server = self.primary
-        conn = None
         try:
-            conn = server.connect()
-            conn.autocommit = False
-            cur = conn.cursor()
-            # with a transaction ID from before, nothing that dies from now on can be pruned away
-            cur.execute('SELECT pg_current_xact_id()')
-            server.query('VACUUM snowflake_keeper.reservation')
-            self.fill(server.tablespace)
-            rows = 0
-            for node in range(1023, 0, -1):
-                if node in NODES:
-                    continue
-                cur.execute('SAVEPOINT row')
-                try:
-                    cur.execute('INSERT INTO snowflake_keeper.reservation (node, layout, reserved_until)'
-                                ' SELECT %s, layout, reserved_until FROM snowflake_keeper.reservation LIMIT 1', (node,))
-                except psycopg2.errors.DiskFull:
-                    cur.execute('ROLLBACK TO SAVEPOINT row')
-                    break
-                rows += cur.rowcount
-            event['detail'].append(f'{rows} rows fill it')
-            event['at'] = time.monotonic_ns()
-            meanwhile(conn)
-        except psycopg2.Error as error:
-            event['detail'].append(str(error).split('\n')[0])
-            return False
+            with cursor(**server.where()) as cur:
+                # with a transaction ID from before, nothing that dies from now on can be pruned away
+                cur.execute('BEGIN; SELECT pg_current_xact_id()')
+                server.query('VACUUM snowflake_keeper.reservation')
+                self.fill(server.tablespace)
+                rows = 0
+                for node in set(range(1, 1024)).difference(NODES):
+                    cur.execute('SAVEPOINT row')
+                    try:
+                        cur.execute('INSERT INTO snowflake_keeper.reservation (node, layout, reserved_until)'
+                                    ' SELECT %s, layout, reserved_until FROM snowflake_keeper.reservation LIMIT 1', (node,))
+                    except psycopg2.errors.DiskFull:
+                        cur.execute('ROLLBACK TO SAVEPOINT row')
+                        break
+                    rows += cur.rowcount
+                event['detail'].append(f'{rows} rows fill it')
+                event['at'] = time.monotonic_ns()
+                (meanwhile or (lambda: self.hold(3.5, 6)))()
         finally:
             self.unfill(server.tablespace)
-            if conn is not None:
-                conn.close()
-        return True
 
     # --- kinds of fault: the keeper is held inside its commit while the server dies
 
@@ -667,10 +601,8 @@ class Torture(Campaign):
     # the server is killed, and the next one's clock is set to just before that end: it goes through the time of those
     # IDs again, and they come twice unless what is stored keeps them apart.
 
-    def stored_ns(self, query):
-        """Up to when is stored, and shows to others, by the servers' clock: wall clock, in nanoseconds."""
-        return int(query('SELECT (extract(epoch FROM max(reserved_until)) * 1000000)::bigint'
-                         ' FROM snowflake_keeper.reservation')[0][0]) * 1000
+    def stored_ns(self):
+        return self.primary.query(STORED)[0][0]
 
     def mint_past(self, stored, how_far_s):
         """Wait until the primary's clock is past what is stored, whether anything is minted then or not."""
@@ -702,64 +634,48 @@ class Torture(Campaign):
 
     def held_by_lock(self, event):
         """By the table, in a mode that stands in its way, or by the row."""
-        conn = self.primary.connect()
-        try:
-            conn.autocommit = False
-            with conn.cursor() as cur:
-                def query(sql):
-                    cur.execute(sql)
-                    return cur.fetchall()
-
-                mode = self.rng.choice(('ACCESS EXCLUSIVE', 'EXCLUSIVE', 'SHARE', 'row'))
-                event['detail'].append(mode)
-                cur.execute('SELECT * FROM snowflake_keeper.reservation FOR UPDATE' if mode == 'row' else
-                            f'LOCK TABLE snowflake_keeper.reservation IN {mode} MODE')
-                self.die_held(event, self.stored_ns(query))
-        finally:
-            conn.close()
+        mode = self.rng.choice(('ACCESS EXCLUSIVE', 'EXCLUSIVE', 'SHARE', 'row'))
+        event['detail'].append(mode)
+        with cursor(**self.primary.where()) as cur:
+            cur.execute('BEGIN; ' + ('SELECT * FROM snowflake_keeper.reservation FOR UPDATE' if mode == 'row' else
+                                     f'LOCK TABLE snowflake_keeper.reservation IN {mode} MODE'))
+            cur.execute(STORED)
+            self.die_held(event, cur.fetchone()[0])
 
     def held_by_disk(self, event):
         """No block is free for one more version of the row."""
-        def meanwhile(conn):
-            self.die_held(event, self.stored_ns(self.primary.query),
-                          let_go=lambda: self.unfill(self.primary.tablespace))
-
-        return self.with_full_reservation(event, meanwhile)
+        self.full_reservation(event, lambda: self.die_held(event, self.stored_ns(),
+                                                           let_go=lambda: self.unfill(self.primary.tablespace)))
 
     def held_by_stop(self, event):
         """By SIGSTOP, at any moment of its round, or with a commit that only it does not know of yet."""
         pids = self.keepers()
         if not pids:
             return False
-        keeper = pids[0]
         event['at'] = time.monotonic_ns()
         if self.standby and self.rng.random() < 0.5:
             event['detail'].append('after its commit')
-            with self.standby.stopped(self.standby.children(self.standby.postmaster())):
+            with Server.stopped(children(self.standby.postmaster())):
                 if not self.wait_for_sync_rep():
                     return False
-                Server.signal(keeper, signal.SIGSTOP)
+                send(signal.SIGSTOP, pids[:1])
         else:
             self.hold(0, 3)
-            Server.signal(keeper, signal.SIGSTOP)
-        try:
+        with Server.stopped(pids[:1]):
             # pg_ctl would wait for it
-            self.die_held(event, self.stored_ns(self.primary.query), hows=('kill',))
-        finally:
-            Server.signal(keeper, signal.SIGCONT)
+            self.die_held(event, self.stored_ns(), hows=('kill',))
 
     def wait_for_sync_rep(self):
         """Wait until the keeper's commit waits for the standby."""
-        end = time.monotonic() + 6
-        while time.monotonic() < end:
-            if self.victims("backend_type LIKE 'snowflake%' AND wait_event = 'SyncRep'"):
-                return True
-            time.sleep(0.02)
-        return False
+        try:
+            wait_for(lambda: self.victims(f"{KEEPER} AND wait_event = 'SyncRep'"), 6, '')
+        except Down:
+            return False
+        return True
 
     def held_by_standby(self, event):
         """The keeper waits for a standby that is cut off; its wait may be canceled.  Then that standby is promoted."""
-        if self.standby is None or not self.pulse():
+        if not self.follows():
             return False
         old, new = self.primary, self.standby
         new.stop('immediate')
@@ -768,9 +684,9 @@ class Torture(Campaign):
             event['detail'].append('the keeper does not wait for it')
             return False
         # the row that shows is the one that the standby has confirmed
-        stored = self.stored_ns(old.query)
+        stored = self.stored_ns()
         for _ in range(self.rng.choice((1, 1, 2))):
-            for pid in self.victims("backend_type LIKE 'snowflake%' AND wait_event = 'SyncRep'"):
+            for pid in self.victims(f"{KEEPER} AND wait_event = 'SyncRep'"):
                 old.query('SELECT pg_cancel_backend(%s)', (pid,))
                 event['detail'].append('canceled')
             self.hold(0, 1.2)
