@@ -21,7 +21,7 @@ our @EXPORT = (
 	  change_node_id children coordinator_url disorder duplicates finish_minter freeze
 	  has_injection_points has_public hold_keeper kill_postmaster lock_reservation member_conf
 	  mint_together minting_node new_coordinator new_member new_node reload_with restart_node
-	  set_conf sleeps_of start_after_kill start_minter stored thaw write_keys
+	  set_conf sleeps_of standby_of start_after_kill start_minter stored thaw write_keys
 	));
 
 my $minters = 0;
@@ -162,6 +162,18 @@ sub change_node_id
 	wait_for_status($node,
 		$node_id < 0 ? q{gate ~ 'not set'} : "gate = 'open' AND node = $node_id", @params);
 	return;
+}
+
+# A standby of a node that allows streaming, started
+sub standby_of
+{
+	my ($primary, $name) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+
+	$primary->backup($name);
+	$standby->init_from_backup($primary, $name, has_streaming => 1);
+	$standby->start;
+	return $standby;
 }
 
 # Stop a node in that mode, start it, by a clock if it has one, and wait for its gate.

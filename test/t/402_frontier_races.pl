@@ -1,21 +1,16 @@
 # The moments at which the frontier could pass a row, forced by injection points:
 # between a mint and the end of its statement, between the snapshot of a statement, the
-# frontier and the later snapshot, while a commit waits for a synchronous standby,
-# while a transaction is being prepared, and when parallel workers mint first.
+# frontier and the later snapshot, while a transaction is being prepared, and when parallel
+# workers mint first.
 
 use lib 'test/perl';
 use SnowflakeEvents;
+use SnowflakeRaces;
 use SnowflakeTest;
 
-my $node = minting_node(
-	'main',
-	init => { allows_streaming => 1 },
-	conf => q{
-	snowflake.max_wait = '5min'
-	snowflake.reservation = '10min'
-	max_prepared_transactions = 5
-	autovacuum = off
-});
+my ($node) =
+  races_node(
+	conf => "snowflake.max_wait = '5min'\nmax_prepared_transactions = 5\nautovacuum = off\n");
 
 sub sql { return query($node, @_); }
 
@@ -30,90 +25,18 @@ sub finish
 	return $output;
 }
 
-# Until so many processes of a kind wait for it; one client if that is not said
-sub wait_for_event
-{
-	my ($event, $number, $kind) = @_;
-
-	$number //= 1;
-	$kind //= 'client backend';
-	wait_for_query($node,
-		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = '$kind'"
-	);
-	return;
-}
-
-# A commit that waits for its standby is not visible, and may be for long.  Enough is
-# reserved meanwhile, for the keeper's own commits would wait as well.
-insert($node, 'before');
-sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
-$node->reload;
-wait_until(
-	'commits wait for a standby',
-	sub {
-		my ($rc, $out, $err) = $node->psql('postgres',
-			q{SET statement_timeout = '100ms'; DO $$ BEGIN PERFORM pg_logical_emit_message(true, 'a', 'commit'); COMMIT; END $$}
-		);
-		return $err =~ /canceling wait for synchronous replication/;
-	});
-my $writer = start_statement($node, q{INSERT INTO events (what) VALUES ('waits')});
-wait_for_event('SyncRep');
-sql(q{SET synchronous_commit = local; INSERT INTO events (what) VALUES ('after')});
-is(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
-	'before after', 'a commit that waits for its standby is not visible, a later one is');
-is(tail($node), 'before', 'the frontier does not pass it');
-my $preparer =
-  start_statement($node,
-	q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
-wait_for_event('SyncRep', 2);
-is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
-	'3', 'while it is being prepared, a transaction holds twice');
-sql(q{ALTER SYSTEM RESET synchronous_standby_names});
-$node->reload;
-finish($writer);
-finish($preparer);
-is(tail($node), 'before waits after', 'when it is over, the row is there');
-sql(q{COMMIT PREPARED 'p'});
-is(tail($node), 'before waits after prepared', 'and so is what was prepared');
-
-if (!has_injection_points($node))
-{
-	note 'the server has no injection points, or the extension of that name is not installed';
-	done_testing();
-	exit;
-}
-
-sub attach
-{
-	my ($point) = @_;
-
-	sql("SELECT injection_points_attach('$point', 'wait')");
-	return;
-}
-
-sub release
-{
-	my ($point) = @_;
-
-	sql("SELECT injection_points_detach('$point'), injection_points_wakeup('$point')");
-	return;
-}
-
 # Around the compare-and-swap: if what stands still has its ID, nothing later is delivered yet.
 foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted')
 {
 	sql('TRUNCATE events');
-	attach($point);
-	my $mint = start_statement($node, "INSERT INTO events (what) VALUES ('$point')");
-	wait_for_event($point);
-	sql("SELECT injection_points_detach('$point')");
+	my $mint = stop_at($point, "INSERT INTO events (what) VALUES ('$point')");
 	is( sql('SELECT frontier_holder IS NOT NULL FROM snowflake_status'),
 		$point eq 'snowflake-minted' ? 't' : 'f',
 		"$point: who has no ID yet holds nothing back");
 	insert($node, 'overtakes');
 	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}), 1, "$point: the slot is filled");
 	my $delivered = tail($node);
-	sql("SELECT injection_points_wakeup('$point')");
+	wake_all($point);
 	finish($mint);
 	like(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
 		qr/^$delivered/, 'what was delivered before comes first');
@@ -131,13 +54,11 @@ foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-fronti
 	is(tail($node), 'first', "$point: a first row, with a sample for the reader");
 	my $open = open_row($node, 'open');
 	insert($node, 'visible');
-	attach($point);
-	my $reader = start_statement($node, $reading);
-	wait_for_event($point);
+	my $reader = stop_at($point, $reading);
 	my $early = open_row($node, 'early');
 	insert($node, 'late');
 	$open->query_safe('COMMIT');
-	release($point);
+	wake_all($point);
 	like(
 		finish($reader),
 		qr/^read: \[first\]$/m,
@@ -151,12 +72,10 @@ foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-fronti
 # passed by what that reader has found, whoever uses it later.
 sql('TRUNCATE events');
 insert($node, 'first');
-attach('snowflake-frontier');
-my $asking = start_statement($node, $reading);
-wait_for_event('snowflake-frontier');
+my $asking = stop_at('snowflake-frontier', $reading);
 my $meanwhile = open_row($node, 'meanwhile');
 insert($node, 'late');
-release('snowflake-frontier');
+wake_all('snowflake-frontier');
 finish_statement($asking);
 like(
 	$asking->query_safe($reading),
@@ -173,12 +92,10 @@ is(tail($node), 'first meanwhile late', 'and its row comes in order');
 sql('TRUNCATE events');
 my $moving = open_row($node, 'moving');
 insert($node, 'late');
-attach('snowflake-frontier');
-my $reader = start_statement($node, $reading);
-wait_for_event('snowflake-frontier');
+my $reader = stop_at('snowflake-frontier', $reading);
 $moving->query_safe(q{PREPARE TRANSACTION 'moving'});
 $moving->quit;
-release('snowflake-frontier');
+wake_all('snowflake-frontier');
 like(
 	finish($reader),
 	qr/^read: \[\]$/m,
@@ -191,15 +108,12 @@ is(tail($node), 'moving late', 'and its row comes first');
 sql('TRUNCATE events');
 foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 {
-	attach('snowflake-snapshot');
-	my $asking = start_statement($node, 'SELECT snowflake_frontier()');
-	wait_for_event('snowflake-snapshot');
-	sql(q{SELECT injection_points_detach('snowflake-snapshot')});
+	my $asking = stop_at('snowflake-snapshot', 'SELECT snowflake_frontier()');
 	my $open = open_row($node, 'open');
 	insert($node, 'visible');
 	my $old = session($node, "BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
 	$open->query_safe('COMMIT');
-	sql(q{SELECT injection_points_wakeup('snowflake-snapshot')});
+	wake_all('snowflake-snapshot');
 	finish($asking);
 	is($old->query_safe('FETCH c'),
 		'read: []', "$level: a sample that others took later does not count");
@@ -223,11 +137,12 @@ my $leader = session(
 	SET parallel_leader_participation = off;
 	BEGIN});
 start_statement($leader, 'CREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand');
-wait_for_event('snowflake-hold', 2, 'parallel worker');
+my $worker = q{backend_type = 'parallel worker'};
+wait_until('two workers are there', sub { waiting($worker, 'snowflake-hold') == 2 });
 my $minted = sql('SELECT minted FROM snowflake_stats');
 sql(q{SELECT injection_points_wakeup('snowflake-hold')});
 wait_for_query($node, "SELECT minted > $minted FROM snowflake_stats");
-wait_for_event('snowflake-hold', 1, 'parallel worker');
+wait_until('one is left', sub { waiting($worker, 'snowflake-hold') == 1 });
 my $before = sql('SELECT snowflake_next()');
 release('snowflake-hold');
 finish_statement($leader);

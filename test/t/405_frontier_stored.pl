@@ -6,7 +6,6 @@
 
 use lib 'test/perl';
 use SnowflakeTest;
-use PostgreSQL::Test::Cluster;
 
 my $primary = minting_node(
 	'primary',
@@ -31,10 +30,7 @@ my $store =
 my $read = q{SELECT coalesce(string_agg(customer, ' ' ORDER BY id), '') FROM orders
 	WHERE id > 0 AND id <= (SELECT up_to FROM frontiers WHERE node = 1)};
 
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = standby_of($primary, 'standby');
 
 sub insert { return sql("INSERT INTO orders (customer) VALUES ('$_[0]')"); }
 

@@ -6,7 +6,6 @@
 use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Cluster;
 
 my $coordinator = new_coordinator(init => { allows_streaming => 1 });
 my $lease = patience(4) . 's';
@@ -16,18 +15,6 @@ sub url_of
 {
 	return sprintf 'postgresql:///postgres?host=%s&port=%s',
 	  join(',', map { $_->host } @_), join(',', map { $_->port } @_);
-}
-
-# A standby of a coordinator, started
-sub standby_of
-{
-	my ($primary, $name) = @_;
-	my $standby = PostgreSQL::Test::Cluster->new($name);
-
-	$primary->backup($name);
-	$standby->init_from_backup($primary, $name, has_streaming => 1);
-	$standby->start;
-	return $standby;
 }
 
 # Two servers, with a coordinator of two hosts each

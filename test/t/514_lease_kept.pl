@@ -6,7 +6,6 @@
 use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
-use PostgreSQL::Test::Cluster;
 
 my $coordinator = new_coordinator(init => { allows_streaming => 1 });
 my $one = start_member(
@@ -60,21 +59,6 @@ my @seven = (
 my $two = start_member('two', $coordinator, @seven);
 my $workers = qr/snowflake (?:lessee|keeper)/;
 
-# Does a commit at the coordinator wait, for a standby that does not exist?
-sub set_standbys
-{
-	my ($names) = @_;
-
-	$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = '$names'");
-	$coordinator->reload;
-	$coordinator->poll_query_until('postgres',
-		"SELECT current_setting('synchronous_standby_names') = '$names'")
-	  or die 'no reload';
-
-	# commits wait when the checkpointer has read it, too
-	query($coordinator, 'CHECKPOINT');
-	return;
-}
 wait_for_mint($two);
 end_children($two, $workers);
 thaw();
@@ -83,9 +67,10 @@ is(log_count($two, qr/gave back snowflake node ID 7$/),
 	1, 'a lessee that is terminated with the keeper gives back the lease');
 is(log_count($two, qr/lost the lease/), 0, 'which its successor has not lost');
 my $granted = until_of(7);
-set_standbys('none');
+set_conf($coordinator, synchronous_standby_names => 'none');
+query($coordinator, 'CHECKPOINT');    # commits wait when the checkpointer has read it, too
 end_children($two, $workers);
-set_standbys('');
+set_conf($coordinator, synchronous_standby_names => '');
 wait_until('the lease was given back', sub { until_of(7) < $granted });
 my $three = start_member('three', $coordinator, @seven);
 wait_for_mint($three);
@@ -99,10 +84,7 @@ $two->stop;
 $three->append_conf('postgresql.conf', "snowflake.lease_nodes = ''");
 $three->restart;
 wait_for_mint($three);
-$three->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($three, 'base', has_streaming => 1);
-$standby->start;
+my $standby = standby_of($three, 'standby');
 wait_for_status($standby, 'node IS NOT NULL');
 $node = status($standby, 'node');
 $granted = until_of($node);
