@@ -14,6 +14,7 @@ use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
+use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   answer_request consul_program consul_request etcdctl hosts kill_members message
@@ -290,47 +291,17 @@ sub new_relay
 {
 	my ($self, $regexp, $file, $other) = @_;
 
-	return serve(
+	return new_proxy(
+		sub { return (-e "$file.other" ? $other : $self)->{members}[0]{client} },
 		sub {
-			my ($listener) = @_;
-			my $select = IO::Select->new($listener);
-			my (%to, %is_client, @held);
+			my ($bytes, $is_of_client) = @_;
 
-			for (;;)
+			if ($is_of_client && $bytes =~ $regexp && -e $file)
 			{
-				foreach my $from ($select->can_read(0.05))
-				{
-					if ($from == $listener)
-					{
-						my $client = $listener->accept or next;
-						my $target = -e "$file.other" ? $other : $self;
-						my $server = IO::Socket::INET->new(
-							PeerAddr => '127.0.0.1',
-							PeerPort => $target->{members}[0]{client}) or next;
-
-						@to{ $client, $server } = ($server, $client);
-						$is_client{$client} = 1;
-						$select->add($client, $server);
-					}
-					elsif (!sysread $from, my $bytes, 65536)
-					{
-						# what is held for the other side is written all the same
-						$to{$from}->shutdown(1) if !grep { $_->[0] == $to{$from} } @held;
-						$select->remove($from);
-					}
-					elsif ($is_client{$from} && $bytes =~ $regexp && -e $file)
-					{
-						push @held, [ $to{$from}, $bytes ];
-						append_to_file("$file.held", '');
-					}
-					else
-					{
-						syswrite $to{$from}, $bytes;
-					}
-				}
-				next if -e $file;
-				syswrite $_->[0], $_->[1] foreach splice @held;
+				append_to_file("$file.held", '');
+				usleep(50_000) while -e $file;
 			}
+			return $bytes;
 		});
 }
 
@@ -395,8 +366,9 @@ sub new_false_postgresql
 		});
 }
 
-# What lies before a PostgreSQL server with a port.  A function is asked what to pass on of what
-# has come, and is told whether that is from the client; it hangs up if nothing is defined.
+# What lies before a server with a port, or with that which a function returns.  Another function is
+# asked what to pass on of what has come, and is told whether that is from the client; it hangs up if
+# nothing is defined.  What was passed on is done, though the client may have gone.
 sub new_proxy
 {
 	my ($port, $pass_on) = @_;
@@ -404,17 +376,25 @@ sub new_proxy
 	return new_false(
 		sub {
 			my ($client) = @_;
-			my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port)
-			  or return;
+			my $server = IO::Socket::INET->new(
+				PeerAddr => '127.0.0.1',
+				PeerPort => ref $port ? $port->() : $port) or return;
 			my $select = IO::Select->new($client, $server);
 
 			while (my @ready = $select->can_read)
 			{
 				foreach my $from (@ready)
 				{
-					sysread $from, my $bytes, 65536 or return;
-					$bytes = $pass_on->($bytes, $from == $client) // return;
-					syswrite $from == $client ? $server : $client, $bytes;
+					if (sysread $from, my $bytes, 65536)
+					{
+						$bytes = $pass_on->($bytes, $from == $client) // return;
+						syswrite $from == $client ? $server : $client, $bytes;
+					}
+					else
+					{
+						return if $from == $server;
+						$select->remove($from);
+					}
 				}
 			}
 		});

@@ -80,45 +80,40 @@ thaw();
 wait_for_mint($member);
 
 # The coordinator does not answer any more, and nobody mints.
-SKIP:
-{
-	skip 'servers are not reached through sockets of files here', 5
-	  if !$PostgreSQL::Test::Utils::use_unix_sockets;
-	wait_for_status($member, q{lease_until > now() + interval '9 min'});
-	$coordinator->stop('immediate');
-	my $silent = IO::Socket::UNIX->new(
-		Local => $coordinator->host . '/.s.PGSQL.' . $coordinator->port,
-		Listen => 5,
-		Timeout => $PostgreSQL::Test::Utils::timeout_default) or die "could not listen: $@";
+wait_for_status($member, q{lease_until > now() + interval '9 min'});
+$coordinator->stop('immediate');
+my $silent = IO::Socket::UNIX->new(
+	Local => $coordinator->host . '/.s.PGSQL.' . $coordinator->port,
+	Listen => 5,
+	Timeout => $PostgreSQL::Test::Utils::timeout_default) or die "could not listen: $@";
 
-	stop_time($clock);
-	my $left = status($member, 'floor(1000 * extract(epoch FROM lease_until - now()))');
-	$errors = status($member, 'lease_errors');
-	cmp_ok($left, '>', 375_000, 'the lease is not to be renewed yet');
+stop_time($clock);
+my $left = status($member, 'floor(1000 * extract(epoch FROM lease_until - now()))');
+$errors = status($member, 'lease_errors');
+cmp_ok($left, '>', 375_000, 'the lease is not to be renewed yet');
 
-	# An attempt to renew fails, and nothing else happens.  The lessee is asleep for minutes,
-	# by the clock that stands: a reload wakes it.
-	let_pass($clock, $left - 200_000);
-	$member->reload;
-	my $first = $silent->accept() or die 'the coordinator is not asked';
-	let_pass($clock, 6_000);
-	wait_for_status($member, "coordinator = 'unreachable' AND lease_errors = $errors + 1");
-	is(status($member, 'gate'), 'open', 'the lease can be used up');
+# An attempt to renew fails, and nothing else happens.  The lessee is asleep for minutes,
+# by the clock that stands: a reload wakes it.
+let_pass($clock, $left - 200_000);
+$member->reload;
+my $first = $silent->accept() or die 'the coordinator is not asked';
+let_pass($clock, 6_000);
+wait_for_status($member, "coordinator = 'unreachable' AND lease_errors = $errors + 1");
+is(status($member, 'gate'), 'open', 'the lease can be used up');
 
-	# Another one begins shortly before its end, and fails shortly after it.
-	let_pass($clock, 200_000 - 6_000 - 2_000);
-	my $second = $silent->accept() or die 'the coordinator is not asked again';
-	is(status($member, "gate, lease_until > now(), lease_errors - $errors"),
-		'open|t|1', 'shortly before the end the coordinator is asked');
-	let_pass($clock, 6_000);
-	wait_for_status($member, "lease_errors = $errors + 2");
-	wait_for_status($member, q{gate = 'closed: the lease of the node ID has ended'});
-	pass('when it has not answered the gate closes, without anybody who mints');
-	start_time($clock);
+# Another one begins shortly before its end, and fails shortly after it.
+let_pass($clock, 200_000 - 6_000 - 2_000);
+my $second = $silent->accept() or die 'the coordinator is not asked again';
+is(status($member, "gate, lease_until > now(), lease_errors - $errors"),
+	'open|t|1', 'shortly before the end the coordinator is asked');
+let_pass($clock, 6_000);
+wait_for_status($member, "lease_errors = $errors + 2");
+wait_for_status($member, q{gate = 'closed: the lease of the node ID has ended'});
+pass('when it has not answered the gate closes, without anybody who mints');
+start_time($clock);
 
-	is( refused($member)->{message},
-		q{the lease of this server's node ID has ended},
-		'nothing is minted after the end');
-}
+is( refused($member)->{message},
+	q{the lease of this server's node ID has ended},
+	'nothing is minted after the end');
 
 done_testing();

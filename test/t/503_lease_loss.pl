@@ -81,19 +81,17 @@ sub found
 
 	query(
 		$coordinator, qq{
-		BEGIN;
-		SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE;
 		DO \$\$
 		DECLARE
 			own record;
 		BEGIN
+			PERFORM FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE;
 			SELECT key, (value::jsonb ->> 'from')::bigint AS first, (value::jsonb ->> 'until')::bigint AS last
 				FROM snowflake_fleet.records WHERE value::jsonb ->> 'holder' ~ '$holder' AND key <> 'fleet'
 				ORDER BY last DESC LIMIT 1 INTO own;
 			UPDATE snowflake_fleet.records SET value = (value::jsonb || $fleet)::text WHERE key = 'fleet';
 			$record WHERE key = own.key;
-		END \$\$;
-		COMMIT});
+		END \$\$});
 	my $used_up = qr/LOG:  lost the lease of snowflake node ID/;
 	my $given_up = qr/WARNING:  the coordinator of the snowflake fleet went back in time/;
 	wait_until('it is noticed', sub { log_count($one, qr/$used_up|$given_up/, $offset) > 0 });
