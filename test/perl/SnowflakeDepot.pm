@@ -90,13 +90,13 @@ sub contents
 		(SELECT count(*) FROM app.closings)}, dbname => $dbname);
 }
 
-# Run build()'s statements one by one; returns their errors.
+# Run build()'s statements one by one, after others; returns their errors.
 sub build
 {
-	my ($node, $dbname) = @_;
+	my ($node, $dbname, $before) = @_;
+	my $build = ($before // '') . 'SELECT snowflake_migrate.build() \gexec';
 
-	return ($node->psql($dbname, q{SELECT snowflake_migrate.build() \gexec}, on_error_stop => 0))
-	  [2];
+	return ($node->psql($dbname, $build, on_error_stop => 0))[2];
 }
 
 # The catalogs, a line for each fact; with further options of psql

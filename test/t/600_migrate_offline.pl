@@ -100,19 +100,8 @@ like($output, qr/^\d{18,19}$/m, 'with snowflakes');
 
 # The same from a file
 my $file = new_depot($node, 'from_file');
-my $path = PostgreSQL::Test::Utils::tempdir() . '/migration.sql';
-append_to_file($path, $statements);
-{
-	local %ENV = $node->_get_env();
-	command_ok(
-		[
-			$node->installed_command('psql'),
-			'-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($file),
-			'-f', $path
-		],
-		'as a migration file');
-}
-is(difference($converted, catalog($node, $file)), '', 'it does the same');
+$node->safe_psql($file, $statements, extra_params => ['-1']);
+is(difference($converted, catalog($node, $file)), '', 'the same from a file, in one transaction');
 (undef, $error) = run_file($node, $file, 'use.sql');
 cmp_ok(
 	scalar(() = $error =~ /ERROR: +(?:integer out of range|.* does not exist|structure of query)/g),

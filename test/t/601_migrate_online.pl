@@ -161,30 +161,11 @@ is( unexplained(
 	'',
 	'nothing of the catalogs is lost');
 
-# What the swap does while it has its locks: statements that change catalogs.  It scans rows
-# for an exclusion constraint.
+# While it has its locks, the swap only changes catalogs.  It scans rows for an exclusion constraint.
 
 my $quiet = new_depot($node, 'quiet');
 query($node, $fill, dbname => $quiet);
 build($node, $quiet);
-my @steps = split /\x01/,
-  query(
-	$node,
-	q{SELECT string_agg(statement, E'\x01') FROM snowflake_migrate.swap_steps() WHERE kind = 'swap'},
-	dbname => $quiet);
-note 'the swap runs ' . @steps . ' statements under its locks';
-cmp_ok(scalar(@steps), '<', 600, 'not too many');
-is( join(
-		"\n",
-		grep {
-				 !/^(?:ALTER|COMMENT ON|DROP|GRANT|REVOKE|SET LOCAL|DO) /
-			  && !
-			  /^CREATE (?:OR REPLACE )?(?:FUNCTION|MATERIALIZED VIEW|POLICY|RULE|TRIGGER|CONSTRAINT TRIGGER|VIEW) /
-			  && !/^CREATE UNIQUE INDEX \w+ ON app\.sales_by_product /    # which is empty
-			  || /\bVALIDATE\b|\bWITH DATA\b/
-		} @steps),
-	'',
-	'of kinds that do not read rows');
 is( query(
 		$node, q{
 	BEGIN;
@@ -192,7 +173,7 @@ is( query(
 	SELECT string_agg(DISTINCT relname, ' ' ORDER BY relname) FROM pg_stat_xact_user_tables WHERE schemaname IN ('app', 'billing') AND seq_tup_read > 0;
 	COMMIT}, dbname => $quiet),
 	"t\nproduct_prices",
-	'and reads those of one table');
+	'the swap reads rows of one table');
 query($node, 'CALL snowflake_migrate.swap()', dbname => $quiet);
 is(contents($node, $quiet), $had, 'no row is changed, and no trigger of the application has fired');
 query($node, q{CALL snowflake_migrate.undo()}, dbname => $quiet);

@@ -40,8 +40,8 @@ is( $node->safe_psql(
 	't',
 	'new rows have snowflakes');
 
-# Rows with a created_at get IDs of that time, in that order, none twice, and references follow.  No
-# trigger of the application fires.
+# Rows with a created_at get IDs of that time, in that order, none twice, and references follow.
+# 602_migrate_killed.pl has a trigger, which must not fire.
 my ($prepare, $backfill, $index, $column, $move, $make_key, $validate, @rest) =
   $section =~ /^```sql\n(.*?)^```$/msg;
 
@@ -50,10 +50,8 @@ like($make_key, qr/PRIMARY KEY/, 'and in this order');
 query($node, 'CREATE EXTENSION snowflake CASCADE; CREATE EXTENSION snowflake_migrate');
 query(
 	$node, q{
-	CREATE TABLE events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), created_at timestamptz DEFAULT now(), updated_at timestamptz);
+	CREATE TABLE events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), created_at timestamptz DEFAULT now());
 	CREATE TABLE comments (id serial PRIMARY KEY, event_id uuid REFERENCES events, note text);
-	CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
-	CREATE TRIGGER stamp BEFORE UPDATE ON events FOR EACH ROW EXECUTE FUNCTION stamp();
 	INSERT INTO events (created_at)                     -- 5,000 in one millisecond, then some in each that follows, then few
 		SELECT '2024-01-01Z' FROM generate_series(1, 5000) UNION ALL
 		SELECT '2024-01-01 00:00:00.001Z'::timestamptz + n % 3 * interval '1 ms' FROM generate_series(1, 5000) n UNION ALL
@@ -75,30 +73,14 @@ query($node, q{DELETE FROM events WHERE created_at < '2002-01-01Z' OR created_at
 refuses($node, $backfill =~ s/1000/1/r, '22023', 'a node ID that this server mints with');
 refuses($node, $backfill =~ s/1000/1024/r, '22023', 'one that is none');
 
-# Interrupted, and called again
-$node->psql('postgres',
-	q{SET statement_timeout = '250ms'; } . $backfill =~ s/1000\)/1000, batch => 500)/r)
-  foreach 1 .. 3;
 query($node, $backfill);
 is( query(
-		$node,
-		q{SELECT count(*), count(snowflake_id), count(DISTINCT snowflake_id), count(updated_at) FROM events}
-	),
-	'11001|11000|11000|0',
-	'each row has an ID of its own, and no trigger has fired');
-is( query(
 		$node, q{
-	SELECT count(*) FILTER (WHERE snowflake_id::bigint < before::bigint), count(*) FILTER (WHERE snowflake_timestamp(snowflake_id) < created_at),
+	SELECT count(snowflake_id), count(*) FILTER (WHERE snowflake_id::bigint <= before::bigint), count(*) FILTER (WHERE snowflake_timestamp(snowflake_id) < created_at),
 		max(snowflake_timestamp(snowflake_id) - created_at) FROM (SELECT *, lag(snowflake_id) OVER (ORDER BY created_at, snowflake_id::bigint) AS before FROM events) e}
 	),
-	'0|0|00:00:00.001',
-	'in the order of the times, and no later than a tick that was full makes it');
-is( query(
-		$node,
-		'SELECT count(DISTINCT snowflake_node(snowflake_id)), min(snowflake_node(snowflake_id)) FROM events'
-	),
-	'1|1000',
-	'of that node ID');
+	'11000|0|0|00:00:00.001',
+	'distinct IDs in the order of the times, and no later than a tick that was full makes it');
 refuses(
 	$node,
 	"ALTER TABLE comments ADD COLUMN x snowflake; CALL snowflake_migrate.backfill('public.comments.x', 'created_at', 1000)",
