@@ -141,7 +141,7 @@ END
 		;;
 	valgrind)
 		# those whose outcome does not depend on how fast the server is
-		[ "$*" != "regress isolation tap" ] || set -- regress isolation tap 030_layout_change 080_races
+		[ "$*" != "regress isolation tap" ] || set -- regress isolation tap 030_layout 080_races
 		# What initdb runs takes long and is none of ours.  pg_ctl restart
 		# leaves valgrind behind, which no test here does.  A second is not
 		# long enough for the keeper.

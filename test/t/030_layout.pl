@@ -1,6 +1,7 @@
 # A server that is configured with another layout than it has minted with does
 # not mint until a superuser accepts that, because the IDs of two layouts can
-# collide.  The warning says how existing IDs will decode.
+# collide.  The warning says how existing IDs will decode.  And a layout ends: its last
+# ID is minted, and then none, whatever the clock says.  Nothing wraps around.
 
 use lib 'test/perl';
 use SnowflakeTest;
@@ -13,12 +14,14 @@ my $node = minting_node('main', conf => "snowflake.layout = '$old'\nsnowflake.re
 my @ids = mint($node);
 my $canonical_old = status($node, 'layout');
 
+my $clock;    # of its own only in the end
+
 sub configure
 {
 	my ($layout, $gate) = @_;
 
 	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
-	restart_node($node, 'fast', undef, $gate);
+	restart_node($node, 'fast', $clock, $gate);
 	return;
 }
 
@@ -152,5 +155,68 @@ foreach my $node_id (4, 3)
 		't', "an epoch after all IDs: node ID $node_id mints IDs of now");
 }
 
-$node->stop;
+# One ends in ten minutes, after 2^33 ms; minting may run ahead of the clock that far.  16 IDs in a tick.
+sub ended
+{
+	my ($what) = @_;
+
+	foreach my $sql ('SELECT snowflake_next()', 'SELECT snowflake_next_batch(10)')
+	{
+		refuses(
+			$node, $sql, '2200H', "$what: $sql",
+			detail => qr/^Its last tick started at "\d{4}-\d\d-\d\d /,
+			hint => qr/snowflake\.layout/);
+	}
+	return;
+}
+
+$node->append_conf('postgresql.conf', "snowflake.node_id = 5\nsnowflake.max_lead = 1h");
+configure('time:33 node:3 sequence:4 epoch:' . ((time() + 600) * 1000 - 2**33), 'differs');
+accept_layout();
+wait_for_mint($node);
+is(status($node, 'reserved_until <= layout_ends'), 't', 'no more is reserved than the layout has');
+
+# The tick of the given ID counts as used, so there are two more.
+query($node,
+	'SELECT snowflake_advance(snowflake_lower_bound(last_instant - 2 * tick), true) FROM snowflake_layout()'
+);
+my $said = said(
+	$node, q{
+	DO $$
+	DECLARE
+		id snowflake;
+		n integer := 0;
+	BEGIN
+		LOOP
+			id := snowflake_next();
+			n := n + 1;
+		END LOOP;
+	EXCEPTION WHEN OTHERS THEN
+		RAISE NOTICE '% % %', n, id, SQLSTATE;
+	END $$});
+my $last = query($node, 'SELECT make_snowflake(last_instant, 5, 15) FROM snowflake_layout()');
+like($said, qr/NOTICE:  32 $last 2200H/, 'every ID of the last two ticks is minted, then none');
+is(status($node, 'last_id'), $last, 'snowflake_status shows the last ID');
+like(
+	status($node, 'advice'),
+	qr/^The layout has ended: configure another snowflake\.layout/,
+	'the advice says so, though the clock is before the end');
+ended('after the last ID');
+foreach my $mode ('fast', 'immediate')
+{
+	restart_node($node, $mode);
+	ended("after stop -m $mode");
+}
+
+# One whose ticks are so short that those of the clock soon do not fit into a position: it
+# lasts for 72 minutes, of which half an hour has passed.  After an idle time of 2 h 50 min
+# what overflows would be in the middle of it, above what was minted.
+$clock = new_clock('main');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 0');
+configure('time:32 sequence:31 tick:1us epoch:' . int((time() - 1800) * 1000), 'differs');
+accept_layout();
+wait_for_mint($node);
+pass_days($clock, 10_200 / 86_400);
+ended('the clock is far past the end');
+
 done_testing();
