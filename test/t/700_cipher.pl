@@ -1,12 +1,8 @@
 # FF1, the encryption behind snowflake_public(), without a server: NIST's samples,
 # and that what is encrypted is a permutation which decryption undoes.
 
-
-use strict;
-use warnings;
-
-use PostgreSQL::Test::Utils;
-use Test::More;
+use lib 'test/perl';
+use SnowflakeTest;
 
 my $program = PostgreSQL::Test::Utils::tempdir() . '/ff1';
 my ($include) = run_command([ 'pg_config', '--includedir-server' ]);
@@ -15,7 +11,7 @@ my @cc = ($ENV{CC} || 'cc', '-O2', '-Wall', '-Werror');
 plan skip_all => 'there is no header of OpenSSL'
   if system("@cc -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1") != 0;
 
-PostgreSQL::Test::Utils::system_or_bail(@cc, "-I$include", '-Isrc',
+system_or_bail(@cc, "-I$include", '-Isrc',
 	'-o', $program, 'test/cipher/ff1.c', 'src/public/cipher.c', '-lcrypto');
 
 my ($output, $errors) = run_command([$program]);

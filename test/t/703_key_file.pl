@@ -1,5 +1,6 @@
 # The file of the keys of snowflake_public(): which files are refused, whose it may be, and that
-# one which is being written, or is gone, leaves no key in use that is not the file's.
+# one which is being written, or is gone, leaves no key in use that is not the file's.  And the keys
+# are nowhere else: not in a log, an error, a setting, a plan, a dump, or the data directory.
 
 use lib 'test/perl';
 use SnowflakeTest;
@@ -7,7 +8,19 @@ use Time::HiRes qw(stat);
 
 plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_public();
 
-my $node = new_node('main');
+my $node = new_node(
+	'main', conf => q{
+shared_preload_libraries = 'snowflake, snowflake_public'
+log_statement = all
+log_duration = on
+log_min_messages = debug5
+log_error_verbosity = verbose
+log_parameter_max_length_on_error = -1
+debug_print_parse = on
+debug_print_plan = on
+log_min_duration_statement = 0
+log_executor_stats = on
+});
 my $file;
 
 # In a session of its own, which reads the file
@@ -17,8 +30,11 @@ sub sql
 	return query($node, @_);
 }
 
-# A line of the file: a number, and a byte that is the key 32 times
-sub line { return "$_[0] " . sprintf('%02x', $_[1] // $_[0] & 255) x 32; }
+# A line of the file: a number, and a key, which is told from everything else by all but a byte of
+# each eight
+my $secret = 'c0ffee12345678';
+sub key_of { return join '', (sprintf('%02x', $_[0]) . $secret) x 4; }
+sub line { return "$_[0] " . key_of($_[1] // $_[0]); }
 
 # Have the file have keys with these numbers.
 sub keys_are
@@ -26,12 +42,52 @@ sub keys_are
 	return $file = write_keys($node, map { split / /, line($_) } @_);
 }
 
-# A new session is refused.
+# Run statements in a new session of all messages; returns what it says, all of which is kept.
+my $seen = '';
+
+sub said_to
+{
+	my ($sql) = @_;
+	my (undef, $stdout, $stderr) = $node->psql(
+		'postgres', "SET client_min_messages = debug5;\n$sql",
+		on_error_stop => 0,
+		extra_params => [ '-v', 'VERBOSITY=verbose', '-v', 'SHOW_CONTEXT=always', '-e' ]);
+
+	$seen .= "$stdout\n$stderr\n";
+	return ($stdout, $stderr);
+}
+
+# All that uses a key
+my $public = q{snowflake_public(2124072316831797248, 'ord')};
+my $use = qq{
+	SELECT $public;
+	CREATE TABLE IF NOT EXISTS t AS SELECT $public AS text, snowflake_public_uuid(1, 'ord') AS uuid;
+	CREATE OR REPLACE VIEW v AS SELECT $public AS text, snowflake_private(text) AS id FROM t;
+	SELECT * FROM v;
+	EXPLAIN (ANALYZE, VERBOSE) SELECT $public, snowflake_private(text), snowflake_private(uuid, 'ord') FROM t;
+	PREPARE p (text) AS SELECT snowflake_private(\$1);
+	EXECUTE p ('ord_70000000000000');
+	EXECUTE p ('ord_90000000000000');
+	SELECT * FROM pg_prepared_statements;
+	SELECT snowflake_private(uuid, 'usr') FROM t;
+	SELECT query FROM pg_stat_activity};
+
+# It is refused, in a new session.
 sub refuses_file
 {
-	$node->end_readers;
+	my ($what, $message, $detail) = @_;
+	my ($stdout, $stderr) = said_to($use);
+
+	# plans come before it, as details
+	my $error = error_in($stdout, $stderr =~ s/.*?(?=ERROR:)//sr);
+
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return refuses($node, @_);
+	return ok(
+		$error->{sqlstate} eq 'F0000'
+		  && $error->{message} =~ $message
+		  && $error->{detail} =~ ($detail // qr//),
+		"refused: $what")
+	  || diag("@$error{qw(sqlstate message detail)}");
 }
 
 sub write_file
@@ -48,8 +104,8 @@ keys_are(7);
 $node->append_conf('postgresql.conf', "snowflake_public.key_file = '$file'");
 $node->start;
 sql('CREATE EXTENSION snowflake_public CASCADE');
-my $public = q{snowflake_public(2124072316831797248, 'ord')};
 my $text = sql("SELECT $public");
+like((said_to($use))[0], qr/^\Q$text\E\|2124072316831797248$/m, 'the keys are used');
 
 # Files that are refused
 
@@ -57,10 +113,10 @@ my $is_wrong = qr/^line 4 of the file of/;
 foreach my $case (
 	(   map { [ "# keys\n\n${\ line(1)}\n$_\n", $is_wrong, qr/^A line is a number/ ] } 'x',
 		'1', '1 ',
-		'ab' x 32,
-		(map { "$_ " . 'ab' x 32 } '-1', '1024', '99999999999999999999'),
-		'1' . 'ab' x 32,
-		map { '2 ' . 'ab' x 31 . $_ } '',
+		key_of(2), key_of(2) . ' 2',
+		(map { "$_ " . key_of(2) } '-1', '1024', '99999999999999999999'),
+		'1' . key_of(2),
+		map { '2 ' . substr(key_of(2), 0, 62) . $_ } '',
 		'g0', 'ab00', 'ab x', "ab\0"),
 	[ join("\n", line(1), line(3), line(1, 5), ''), qr/^line 3 of/, qr/has a key already/ ],
 	[ join("\n", map { line($_) } 1 .. 17), qr/^line 17 of/, qr/more than 16 keys/ ],
@@ -71,18 +127,13 @@ foreach my $case (
 	my ($content, $message, $detail) = @$case;
 
 	write_file($content);
-	refuses_file(
-		"SELECT $public",
-		'F0000',
-		'refused: ' . (substr($content, -80) =~ s/[^ -~]/?/gr),
-		message => $message,
-		detail => $detail);
+	refuses_file((substr($content, -80) =~ s/[^ -~]/?/gr), $message, $detail);
 }
 keys_are(1 .. 16);
 is(sql("SELECT $public LIKE 'ord\\_g%'"), 't', '16 keys are not too many');
-write_file("  # comment\r\n\t7\t" . '07' x 32 . " \r\n\n");
+write_file("  # comment\r\n\t7\t" . uc(key_of(7)) . " \r\n\n");
 is(sql("SELECT $public"),
-	$text, 'spaces, tabs, comments and the lines of other systems do no harm');
+	$text, 'spaces, tabs, comments, capitals and the lines of other systems do no harm');
 
 # Whose file it is, and who may read it: a file of root may be one that its group reads, and no more.
 my $shim = build_shim('owner_shim', '-ldl');
@@ -106,11 +157,7 @@ foreach my $case (
 	foreach my $mode (@$bad)
 	{
 		chmod $mode, $file;
-		refuses_file(
-			"SELECT $public",
-			'F0000',
-			sprintf('%s, mode %o: refused', $whose, $mode),
-			message => qr/has group or world access/);
+		refuses_file(sprintf('%s, mode %o', $whose, $mode), qr/has group or world access/);
 	}
 }
 chmod 0600, $file;
@@ -159,7 +206,7 @@ like($other_session->query_safe('SELECT'), qr/\Q$text\E/, 'another one does not 
 $other_session->quit;
 
 # Nor is a key in a file that was refused in use while the next file is being written.
-write_keys($node, 3, '03' x 32, 'x', '');
+write_keys($node, 3, key_of(3), 'x', '');
 is_old(1000);
 $session->{stderr} = '';
 $session->query("SELECT $public");
@@ -199,15 +246,38 @@ foreach my $case ([ 'a directory', "mkdir '$file'" ],
 	[ 'a pipe, which is not waited for', "rmdir '$file'; mkfifo -m 600 '$file'" ])
 {
 	system($case->[1]) == 0 or die;
-	refuses_file(
-		"SELECT $public",
-		'F0000',
-		"$case->[0] is refused",
-		message => qr/is not a regular file/);
+	refuses_file($case->[0], qr/is not a regular file/);
 }
 unlink $file;
-$node->adjust_conf('postgresql.conf', 'snowflake_public.key_file', "''");
-$node->reload;
-refuses_file("SELECT $public", '55000', 'no setting', hint => qr/^Set "snowflake_public.key_file"/);
+said_to($use);
+
+# Who is no superuser does not even learn where the file is.
+query($node, 'CREATE ROLE ordinary LOGIN');
+unlike(query($node, 'SET ROLE ordinary; SELECT * FROM pg_settings'),
+	qr/public\.keys/, 'an ordinary user does not see where the keys are');
+refuses($node, 'SET ROLE ordinary; SHOW snowflake_public.key_file',
+	'42501', 'nor when asking for it');
+keys_are(7);
+chmod 0644, $file;
+my $refused = error_of($node, "SET ROLE ordinary; SELECT $public");
+is($refused->{sqlstate}, 'F0000', 'a file that others may read');
+unlike(join(' ', values %$refused), qr/public\.keys/, 'nor by an error');
+
+# Where no key may be: in what clients saw, in a dump, and in all that the server has written, as digits
+# and as bytes
+said_to("SHOW ALL; SELECT * FROM $_") foreach qw(pg_settings pg_file_settings pg_config);
+my ($dump) = run_command([ 'pg_dumpall', '-d', $node->connstr('postgres') ]);
+like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake/, 'the dump is one');
+$node->stop;
+cmp_ok(log_count($node, qr/FUNCEXPR/), '>', 0, 'the log has plans');
+my $bytes = pack 'H*', $secret;
+my %where = (
+	'what clients saw' => $seen,
+	'the log' => slurp_file($node->logfile),
+	'a dump' => $dump,
+	map { $_ => slurp_file($_) } split /\n/,
+	(run_command([ 'find', $node->data_dir, '-type', 'f' ]))[0]);
+is(join(' ', grep { $where{$_} =~ /$secret|\Q$bytes\E/i } sort keys %where),
+	'', 'no key is anywhere else');
 
 done_testing();
