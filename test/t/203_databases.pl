@@ -1,6 +1,6 @@
-# All databases of a server share one generator, whose reservation is kept in the database
-# snowflake.database.  The keeper copes with what people do there: take its place, create and drop
-# its extension, set defaults that would be wrong for it, and nobody becomes a superuser by that.
+# The reservation is kept in the database snowflake.database, and the keeper copes with what people do
+# there: take its place, create and drop its extension, set defaults that would be wrong for it; and
+# nobody becomes a superuser by that.  Where it is lost, 207_accept_database has what follows.
 # versions: all
 
 use lib 'test/perl';
@@ -22,9 +22,7 @@ sub app { return query($node, $_[0], dbname => 'one'); }
 
 sub mint
 {
-	my ($database) = @_;
-
-	push @ids, query($node, 'SELECT snowflake_next()', dbname => $database // 'one');
+	push @ids, app('SELECT snowflake_next()');
 	return;
 }
 
@@ -50,18 +48,16 @@ sub refuses_mint
 		%params);
 }
 
-# What is stored in a database covers the newest ID.
-sub reservation_is_in
+# What is stored covers the newest ID.
+sub is_stored
 {
-	my ($database, $what) = @_;
+	my ($what) = @_;
 	my $newest = app("SELECT snowflake_timestamp('$ids[-1]')");
 
-	is( query(
-			$node,
-			"SELECT node, reserved_until >= '$newest' FROM snowflake_keeper.reservation WHERE node >= 0",
-			dbname => $database),
+	return is(
+		sql("SELECT node, reserved_until >= '$newest' FROM snowflake_keeper.reservation WHERE node >= 0"
+		),
 		'1|t', $what);
-	return;
 }
 
 sub has_extension
@@ -78,21 +74,11 @@ sub nobody_is_superuser
 		'nobody has become a superuser');
 }
 
-# Restart, and wait until the keeper has done what it does before a mint.
-sub restart
-{
-	my ($gate) = @_;
-
-	$node->restart;
-	wait_for_status($node, "gate ~ '$gate'", dbname => 'one');
-	return;
-}
-
 # The extension is missing in the keeper's database.
 $node->start;
-sql($_) foreach 'CREATE DATABASE one', 'CREATE DATABASE two';
-query($node, 'CREATE EXTENSION snowflake', dbname => $_) foreach 'one', 'two';
-wait_for_status($node, q{gate ~ 'missing'}, dbname => 'one');
+sql('CREATE DATABASE one');
+app('CREATE EXTENSION snowflake');
+wait_for_gate($node, 'missing', dbname => 'one');
 pass('the status says that its extension is missing in the database postgres');
 is(has_extension(), 0, 'the keeper does not create it for nothing');
 
@@ -181,7 +167,8 @@ app(join ';',
 $node->psql('koi8', q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
 app('ALTER DATABASE postgres ALLOW_CONNECTIONS false');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
-restart('missing');
+$node->restart;
+wait_for_gate($node, 'missing', dbname => 'one');
 my $offset = -s $node->logfile;
 wait_for_mint($node, dbname => 'one');
 pass('defaults of the database, and no connections to it: the extension is created all the same');
@@ -211,16 +198,14 @@ like(
 wait_for_mint($node, dbname => 'one');
 mint();
 is(has_extension(), 1, 'there is its extension');
-reservation_is_in('postgres', 'and the reservation is stored there');
-mint($_) foreach ('one', 'two') x 3;
-is(disorder(\@ids), 0, 'the IDs of two databases ascend');
+is_stored('and the reservation is stored there');
 
 # Dropped while the keeper runs
 sql('DROP EXTENSION snowflake_keeper');
 mint();
 extend();
 is(has_extension(), 1, 'DROP EXTENSION: the keeper creates it again with the next reservation');
-reservation_is_in('postgres', 'and stores that');
+is_stored('and stores that');
 
 # Dropped, and the server stopped before the next reservation
 sql('DROP EXTENSION snowflake_keeper');
@@ -232,23 +217,6 @@ is(stored($node, 1, "reserved_until >= '$minted'"),
 $node->start;
 mint();
 
-# Dropped, and the server crashes before the next reservation: it is ahead of the
-# clock, which only the dropped row could have told.
-my $advanced_to = app(q{SELECT snowflake_lower_bound(now() + interval '5 seconds')});
-app("SELECT snowflake_advance($advanced_to, force => true)");
-sql('DROP EXTENSION snowflake_keeper');
-$node->stop('immediate');
-$node->start;
-refuses_mint(
-	'DROP EXTENSION and a crash: nothing is minted, since the reservation is lost; the error says where it was, and what to do',
-	message => qr/reservation of this server is not in the database "postgres"/,
-	detail => qr/^It was last seen in the database "postgres"\.$/,
-	hint => qr/snowflake_accept_database\(\)/);
-is(has_extension(), 0, 'the keeper does not start a new one');
-app("SELECT snowflake_accept_database($advanced_to)");
-mint();
-cmp_ok($ids[-1], '>', $advanced_to, 'until an administrator says above which ID');
-
 # Being created by hand while the first mint comes.  What was there has to go while nothing is
 # minted, or the keeper would create it for what it stores at the end.  Nothing tells the server of its
 # newest ID any more, which may be ahead of the clock after a crash, so the clock has to pass that first.
@@ -258,7 +226,8 @@ change_node_id($node, -1, dbname => 'one');
 sql($_) foreach 'DROP EXTENSION snowflake_keeper', 'ALTER ROLE ALL RESET snowflake.kept_in';
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $offset = -s $node->logfile;
-restart('missing');
+$node->restart;
+wait_for_gate($node, 'missing', dbname => 'one');
 my $session = session($node, 'BEGIN; CREATE EXTENSION snowflake_keeper;');
 refuses_mint(
 	"somebody is creating the extension: a mint is refused, which says so",
@@ -269,8 +238,7 @@ $session->query_safe('COMMIT');
 $session->quit;
 wait_for_mint($node, dbname => 'one');
 mint();
-reservation_is_in('postgres', 'then the keeper uses it');
+is_stored('then the keeper uses it');
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
-$node->stop;
 done_testing();

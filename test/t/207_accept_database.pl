@@ -94,7 +94,14 @@ mint();
 lose();
 
 # What only an administrator can end is not waited for.
-is(error_at_once($node)->{sqlstate}, '55000', 'a reservation is lost: a mint is refused at once');
+my $lost = error_at_once($node);
+is( "$lost->{sqlstate} $lost->{message}",
+	'55000 the snowflake reservation of this server is not in the database "postgres"',
+	'a reservation is lost: a mint is refused at once');
+is($lost->{detail}, 'It was last seen in the database "postgres".', 'the error says where it was');
+like($lost->{hint}, qr/snowflake_accept_database\(\)/, 'and what to do');
+is(sql(q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_keeper'}),
+	0, 'the keeper does not start a new one');
 
 # What has to be said
 refuses_to_accept(
@@ -270,5 +277,4 @@ foreach
 cmp_ok($accepted, '>', 0, 'a loss was accepted');
 is(duplicates(\@ids), 0, scalar(@ids) . ' IDs, none came twice');
 
-$node->stop;
 done_testing();
