@@ -110,5 +110,4 @@ like(
 	qr/Workers Launched: [1-9].*Parallel Seq Scan.*\n +Output: .*snowflake_next\(\)/s,
 	"session $_: parallel workers minted") foreach sort keys %parallel;
 
-$node->stop;
 done_testing();

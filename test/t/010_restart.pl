@@ -184,5 +184,4 @@ step_clock($clock, 9_000);
 is(query($node, "SELECT snowflake_timestamp(snowflake_next()) > '$until'"),
 	't', 'and minting goes on when the clock has passed it');
 
-$node->stop;
 done_testing();

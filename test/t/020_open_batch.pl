@@ -63,5 +63,5 @@ is( query(
 	),
 	't',
 	'the next ID comes after the last one of a batch');
-$node->stop;
+
 done_testing();

@@ -184,5 +184,4 @@ start_after_kill($node, $clock);
 wait_for_mint($node);
 cmp_ok(mint($node), '>', $last, 'and after a crash they are above');
 
-$node->stop('immediate');
 done_testing();

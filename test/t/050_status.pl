@@ -192,5 +192,4 @@ pass_days($clock, 50);
 is(refused($node)->{sqlstate}, '2200H', 'it has ended');
 counted($refusals, '0 1 0 0 1 0', 'which is counted');
 
-$node->stop('immediate');
 done_testing();

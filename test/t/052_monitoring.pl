@@ -178,6 +178,5 @@ unlike($report, qr/$id|^  minted +[0-9]/m, 'ordinary: no numbers');
 change_node_id($node, -1);
 my $advice = status($node, 'advice');
 like(report('ordinary'), qr/\Asnowflake: \Q$advice\E\n/, 'advice is the headline');
-$node->stop;
 
 done_testing();

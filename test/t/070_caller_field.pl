@@ -153,6 +153,5 @@ is( sql(q{SELECT max(abs((id -> 'shard') - value)), min(id -> 'node'), bool_and(
 	'a value is where it belongs, however high');
 is( sql(q{SELECT count(*) FROM snowflake_next_batch(3, 4194303) id WHERE id -> 'shard' = 4194303}),
 	'3', 'in a batch, too, and up to the largest');
-$node->stop;
 
 done_testing();

@@ -294,5 +294,4 @@ wait_for_mint($node);
 cmp_ok(next_id(), '>', $ids[-2], 'after a crash just then, IDs resume above it');
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
-$node->stop('immediate');
 done_testing();

@@ -144,6 +144,4 @@ is( error_of($slow,
 	'55000',
 	'nor has to wait longer than max_wait for it');
 
-$slow->stop('immediate');
-
 done_testing();

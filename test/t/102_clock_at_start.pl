@@ -172,6 +172,5 @@ foreach my $accident (-$hour, 0)
 	push @ids, split /\n/, $output;
 }
 is(disorder(\@ids), 0, 'and ascend');
-$virgin->stop('immediate');
 
 done_testing();

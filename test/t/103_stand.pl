@@ -74,24 +74,12 @@ $server->refuses('max_ahead = 0: no ID is ahead of the clock', qr/is 5\d\d\.\d+ 
 $server->set(max_ahead => '1d');
 $server->mints('max_ahead is raised: they stand at once, by what they are ahead',
 	9 * $minute, $minute);
-$server->wait_ms($hour);
-$server->set(max_ahead => 0);
-$server->mints('the clock has caught up', 0, 100);
-$server->step(-5 * $second);
-$server->refuses('max_ahead = 0: a step back', qr/ is (?:4\.9\d+|5\.0\d+) s ahead of the clock/);
-$server->step(-$minute);
-$server->believe;
-$server->refuses('and a jump', qr/ is (?:64\.9\d+|65\.0\d+) s ahead of the clock/);
-$server->set(max_ahead => '1d');
-$server->mints('max_ahead is raised', 65 * $second, $second);
 
 # What is to blame: a step back that is over is not.
 $server->wait_ms($hour);
 $server->mints('the clock has caught up', 0, 100);
 advance($node, '90 min');
-my $waits = status($node, 'clock_waits');
 $server->mints('snowflake_advance(): IDs go on there', 90 * $minute);
-is(status($node, 'clock_waits'), $waits, 'and the first one has not waited');
 $server->set(max_ahead => 0);
 $server->refuses('and nowhere else',
 	qr/HINT:  The generator was advanced by snowflake_advance\(\)\./);

@@ -104,5 +104,4 @@ cmp_ok($reserved, '>', 0, 'the reservation is extended meanwhile');
 cmp_ok($reserved, '<=', 1 + 2 * $seconds, 'at most twice a second');
 cmp_ok($slept, '<', 50 * $seconds, 'the keeper is not woken all the time');
 
-$node->stop;
 done_testing();

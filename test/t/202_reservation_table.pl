@@ -40,18 +40,6 @@ sub extend
 	return;
 }
 
-# Sessions of start_minter()
-sub stop_minter
-{
-	my ($minter) = @_;
-
-	sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
-	);
-	finish_minter($minter);
-	wait_for_mint($node);
-	return;
-}
-
 # What is attached to the table has no part in the keeper's writes.
 sql(q{
 	CREATE ROLE app;
@@ -90,7 +78,10 @@ refuses(
 	$node, "BEGIN; LOCK TABLE $keeper.reservation IN SHARE ROW EXCLUSIVE MODE NOWAIT",
 	'55P03', 'no trigger can be created while the keeper writes');
 sql(q{ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()});
-stop_minter($minter);
+sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
+);
+finish_minter($minter);
+wait_for_mint($node);
 
 # A copy of its index whose making was canceled stays behind, is not valid, and has no rows: it does
 # not find the row, and is not written to.
@@ -159,5 +150,4 @@ END
 		'>', $newest, 'it goes on when that is repaired, above all before');
 }
 
-$node->stop;
 done_testing();

@@ -96,5 +96,4 @@ is(scalar(@{ finish_minter($minter) }), 1, 'after it, the mint gets its ID')
 is(status($node, 'keeper_pid'), $keeper, 'of the same keeper');
 start_time($clock);
 
-$node->stop;
 done_testing();

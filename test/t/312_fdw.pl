@@ -91,27 +91,6 @@ foreach my $condition (@conditions)
 	}
 }
 
-foreach my $server ('knowing', 'unknowing')
-{
-	my $table = "items_$server";
-
-	# Parameters, with a plan for all values
-	my $prepare = qq{
-		SET plan_cache_mode = force_generic_plan;
-		PREPARE one (snowflake) AS SELECT n FROM $table WHERE id = \$1;
-		PREPARE page (snowflake) AS SELECT n FROM $table WHERE id < \$1 ORDER BY id DESC LIMIT 3;
-		PREPARE since (timestamptz) AS SELECT count(*) FROM $table WHERE \@\@ id >= \$1;};
-	is( local_sql(
-			"$prepare EXECUTE one ('$id'); EXECUTE page ('$id'); EXECUTE since ('2026-01-15 12:00 UTC')"
-		),
-		"500\n499\n498\n497\n"
-		  . remote_sql(q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC'}),
-		"$server: rows by parameters");
-	my $plan = local_sql("$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE page ('$id')");
-	is(!!is_sent($plan), $server eq 'knowing', "$server: parameters")
-	  or diag($plan);
-}
-
 # The default of the foreign table mints here; for that of the other server, and its node ID, the foreign
 # table that is inserted into must not have the column.
 is( local_sql(
@@ -139,6 +118,4 @@ local_sql(q{ALTER SERVER archive OPTIONS (DROP extensions)});
 local_sql($section =~ /^For a server that exists: `(.*)`\.$/m);
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'which can be added');
 
-$local->stop;
-$remote->stop;
 done_testing();

@@ -193,6 +193,4 @@ foreach my $name ('ada', 'bob')
 		"$name: no conflict in the log");
 }
 
-$node{bob}->stop;
-$node{ada}->stop;
 done_testing();

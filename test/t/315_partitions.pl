@@ -277,5 +277,4 @@ is( sql(q{SELECT count(*), max(upper(ids)) > snowflake_lower_bound(now() + inter
 	'11|t',
 	'while partitions come and go');
 
-$node->stop;
 done_testing();

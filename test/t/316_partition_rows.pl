@@ -365,5 +365,4 @@ is( super(
 	'app.parts|year|Asia/Tokyo|4||2 years|drop|report||owner|{[1,5)}|app.parts_2027|t',
 	'with what was entered, and those who may use it');
 
-$node->stop;
 done_testing();

@@ -158,10 +158,7 @@ sub use_extension
 			CHECK (id OPERATOR(pg_catalog.>) 5::pg_catalog.int8 AND OPERATOR(public.\@\@) id OPERATOR(pg_catalog.>) '2000-01-01'::pg_catalog.timestamptz));
 		INSERT INTO public.ids SELECT FROM pg_catalog.generate_series(1, 1000);
 		CREATE INDEX ON public.ids (public.snowflake_node(id, 'twitter'::pg_catalog.text));
-		CREATE INDEX ON public.ids USING brin (id);
 		CREATE INDEX ON public.ids USING brin (id int8_minmax_multi_ops);
-		CREATE INDEX ON public.ids USING brin (id int8_bloom_ops);
-		CREATE INDEX ON public.ids USING hash (id);
 		CREATE VIEW public.young AS SELECT * FROM public.ids
 			WHERE OPERATOR(public.\@\@) id OPERATOR(pg_catalog.>=) (pg_catalog.now() OPERATOR(pg_catalog.-) '1 hour'::pg_catalog.interval)
 			AND OPERATOR(public.\@\@) id OPERATOR(pg_catalog.<\@) '[2000-01-01,)'::pg_catalog.tstzrange;

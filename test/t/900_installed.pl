@@ -150,5 +150,4 @@ SKIP:
 	}
 }
 
-$node->stop;
 done_testing();
