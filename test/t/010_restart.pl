@@ -32,6 +32,7 @@ is_stored('a fast stop');
 my $offset = -s $node->logfile;
 start_with_clock($node, $clock);
 push @ids, mint($node);
+$node->wait_for_log(qr/LOG:  snowflake gate opened/, $offset);
 my ($after) = slurp_file($node->logfile, $offset) =~
   /LOG:  snowflake gate opened for node ID 1\n.*DETAIL:  The layout is "[^"]*"\. Minting resumes after "([^"]*)"\./;
 is( query(

@@ -121,9 +121,9 @@ configure('hostname');
 restart_on('db-7');
 my $offset = -s $server->logfile;
 restart_on('db-8');
-like(
-	slurp_file($server->logfile, $offset),
-	qr/LOG:  this server minted with node ID 7 before, and now mints with node ID 8\n.*DETAIL:  The node ID comes from host name "db-8"\. Node ID 7 was in use until "20.*HINT:  If another server may mint with node ID 8, set snowflake\.node_source to setting/s,
+ok( $server->wait_for_log(
+		qr/LOG:  this server minted with node ID 7 before, and now mints with node ID 8\n.*DETAIL:  The node ID comes from host name "db-8"\. Node ID 7 was in use until "20.*HINT:  If another server may mint with node ID 8, set snowflake\.node_source to setting/s,
+		$offset),
 	'the log has the node ID of the last start, and that of this one');
 $offset = -s $server->logfile;
 restart_on('db-8');
