@@ -40,7 +40,6 @@ while [ $# -gt 0 ]; do
 	case $1 in
 		--pgedge) pgedge=$(realpath -e "${2:?--pgedge needs a directory}"); shift ;;
 		--version) version=${2:?--version needs a number}; shift ;;
-		--help) sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
 		*) options+=("$1") ;;
 	esac
 	shift
