@@ -27,7 +27,6 @@ log_error_verbosity = verbose
 log_line_prefix = '%e '
 max_connections = 20
 deadlock_timeout = 200ms
-track_functions = all
 });
 $node->start;
 $node->safe_psql(
@@ -95,20 +94,7 @@ $node->safe_psql(
 smith('with every function', int($queries / 4), $narrow);
 is(keeper(), $keeper, 'the keeper has not been restarted by that');
 
-note "the extension's functions: " . $node->safe_psql(
-	'smith', q{
-	SELECT count(*) FILTER (WHERE calls > 0) || ' of ' || count(*) || ' were called, '
-		|| sum(calls) || ' times, without those that the planner replaces'
-	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
-		LEFT JOIN pg_stat_user_functions f ON f.funcid = p.oid
-	WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
-		AND 'internal'::regtype <> ALL (p.proargtypes)});
-
 my @log = split /\n/, slurp_file($node->logfile);
-my %code;
-$code{$_}++ foreach map { /^([0-9A-Z]{5}) ERROR:  / ? $1 : () } @log;
-note 'statements that failed, by SQLSTATE: ' . join ', ', map { "$_ $code{$_}" } sort keys %code;
 is( join(
 		"\n",
 		grep {

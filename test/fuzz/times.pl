@@ -251,9 +251,7 @@ sub filters_of { return filters("$_[0].created_at") =~ s/\b(?<![.(])(id|n)\b(?! 
 # Queries; those whose rows come in an order that is one begin with "+"
 my @queries = split /\n/, <<'END' =~ s/\n\t+/ /gr;
 SELECT * FROM $table WHERE $where
-SELECT * FROM $table WHERE $where
 SELECT id, created_at, n FROM $table WHERE $where
-SELECT count(*), min(id), max(n) FROM $table WHERE $where
 SELECT count(*), min(id), max(n) FROM $table WHERE $where
 SELECT min(created_at), max(created_at) FROM $table{| WHERE $where| WHERE customer = 3}
 SELECT customer, max(created_at) FROM $table WHERE $where GROUP BY customer
@@ -284,8 +282,6 @@ SELECT s.n, t.id FROM spans s {JOIN|LEFT JOIN} $table t ON t.n > 200 AND t.creat
 SELECT n, (SELECT count(*) FROM $table t WHERE t.created_at::date {=|<=|<|>} s.lo::date) FROM spans s
 SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t WHERE date_trunc('{day|week|month|quarter|year}', t.created_at) {=|<=|<=|<|>|>=} local{|::date| + interval '{90 min|2 days}'})
 	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
-SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t WHERE date_trunc('{day|week|month|quarter|year}', t.created_at) {=|<=|<=|<|>|>=} local{|::date| + interval '{90 min|2 days}'})
-	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
 SELECT local, (SELECT count(*) FROM {items|numbers|parts|hashed} t
 	WHERE {{($at)|($at)::date|date_trunc('$unit', $at)|t.created_at::date} {=|<=|<|>|>=} local{|::date| + interval '{90 min|2 days}'}|t.created_at::date IN (local::date, '2020-01-01')})
 	FROM (SELECT DISTINCT local FROM edges WHERE zone = '$mind') e
@@ -312,17 +308,17 @@ UPDATE items SET n = n + 1 WHERE $where RETURNING id, n
 +SELECT id, created_at FROM items WHERE $where ORDER BY created_at{, id| DESC, id DESC} LIMIT 5 FOR UPDATE
 +PREPARE p (timestamptz, timestamptz) AS SELECT id, created_at FROM $table
 	WHERE {created_at >= $1 AND created_at < $2|created_at BETWEEN $1 AND $2|created_at = ANY (ARRAY[$1, $2])|created_at::date = $1::date|created_at <@ tstzrange($1, NULL) AND created_at <> $2|created_at <@ tstzrange(least($1, $2), greatest($1, $2))|(created_at, id) > ($1, 5) AND created_at <= $2|(created_at, id) < ($1, $id)|date_trunc('day', created_at) = $1 OR created_at < $2|created_at < $1 + interval '1 day' AND created_at > $2 - interval '1 day'}
-	ORDER BY created_at, id, n, customer$limit; EXECUTE p ($instant, $instant); DEALLOCATE p
+	ORDER BY created_at, id, n, customer$limit; EXECUTE p ($instant, $instant)
 +PREPARE p (date) AS SELECT id, created_at FROM $table
 	WHERE {created_at::date = $1|created_at >= $1|created_at < $1|(created_at AT TIME ZONE 'Europe/Berlin')::date = $1|date_trunc('week', created_at) = date_trunc('week', $1)|created_at >= $day|created_at <= $local|$where}
-	ORDER BY created_at, id, n, customer; EXECUTE p ($day); SET timezone = '$zone'; EXECUTE p ($day); DEALLOCATE p
+	ORDER BY created_at, id, n, customer; EXECUTE p ($day); SET timezone = '$zone'; EXECUTE p ($day)
 PREPARE p (text, timestamp, timestamptz) AS SELECT id, created_at FROM $table
 	WHERE {created_at AT TIME ZONE $1 >= $2|(created_at AT TIME ZONE $1)::date = $2::date|date_trunc('day', created_at AT TIME ZONE $1) = $2|date_trunc('month', created_at, $1) = $3|date_trunc('day', created_at, $1) < date_trunc('day', $3, $1)};
-	EXECUTE p ('$zone', $local, $instant); EXECUTE p ('$zone', $local, $instant); EXECUTE p (NULL, $local, $instant); DEALLOCATE p
+	EXECUTE p ('$zone', $local, $instant); EXECUTE p ('$zone', $local, $instant); EXECUTE p (NULL, $local, $instant)
 PREPARE p (tstzrange, timestamptz[]) AS SELECT id, created_at FROM $table WHERE {created_at <@ $1 OR created_at = ANY ($2)|created_at <@ $1|created_at = ANY ($2)};
-	EXECUTE p ($range, ARRAY[$instants]); EXECUTE p ($range, '$times'); EXECUTE p (NULL, NULL); EXECUTE p ($range, ARRAY[]::timestamptz[]); DEALLOCATE p
+	EXECUTE p ($range, ARRAY[$instants]); EXECUTE p ($range, '$times'); EXECUTE p (NULL, NULL); EXECUTE p ($range, ARRAY[]::timestamptz[])
 +PREPARE p (timestamptz, bigint) AS SELECT created_at, id FROM $table WHERE (created_at, id) {<|>|<=|>=} ($1, $2) ORDER BY created_at{, id| DESC, id DESC} LIMIT 5;
-	EXECUTE p ($instant, $id); EXECUTE p ($instant, NULL); EXECUTE p ($instant, $id); EXECUTE p (NULL, $id); EXECUTE p ($instant, 0); EXECUTE p ($instant, 5); EXECUTE p ($instant, $id); DEALLOCATE p
+	EXECUTE p ($instant, $id); EXECUTE p ($instant, NULL); EXECUTE p ($instant, $id); EXECUTE p (NULL, $id); EXECUTE p ($instant, 0); EXECUTE p ($instant, 5); EXECUTE p ($instant, $id)
 +DECLARE c SCROLL CURSOR FOR SELECT id, created_at FROM $table WHERE $where ORDER BY created_at$down, id, n, customer;
 	FETCH 5 FROM c; FETCH BACKWARD 3 FROM c; FETCH LAST FROM c; FETCH PRIOR FROM c; FETCH ABSOLUTE 2 FROM c; FETCH BACKWARD ALL FROM c
 +DECLARE c SCROLL CURSOR FOR SELECT created_at FROM $table ORDER BY created_at$down; FETCH 4 FROM c; MOVE ABSOLUTE 100 FROM c; FETCH BACKWARD ALL FROM c
@@ -423,19 +419,17 @@ sub ask
 		  . "\nBEGIN;\n$query;\nROLLBACK;\nDEALLOCATE ALL;\n";
 	}
 	IPC::Run::run([ 'psql', '-XAtq', '-f', '-', '-d', $node->connstr('postgres') ],
-		'<', \$script, '>', \$out, '2>&1')
-	  or diag "psql: $?";
+		'<', \$script, '>', \$out, '2>&1');
 	my (undef, @answers) = split /^=== \d+\n/m, $out, -1;
-	diag substr $out, -2000 if @answers != @asked;
+	die "not all queries are answered: $?\n" . substr $out, -2000 if @answers != @asked;
 	return @answers;
 }
 
 my ($wrong, $empty, $errors) = (0, 0, 0);
-my (%seen, @shown);
+my @shown;
 for (my $begin = 0; $begin < $queries; $begin += 500)
 {
 	my @asked;
-	my $wrong_before = $wrong;
 
 	for (my $n = $begin; $n < $begin + 500 && $n < $queries; $n++)
 	{
@@ -447,9 +441,6 @@ for (my $begin = 0; $begin < $queries; $begin += 500)
 	}
 	my @by_key = ask('by_key', @asked);
 	my @by_copy = ask('by_copy', @asked);
-	is(scalar @by_key, scalar @asked, "queries from $begin on: all are answered by key") or last;
-	is(scalar @by_copy, scalar @asked, "queries from $begin on: all are answered by the copy")
-	  or last;
 	foreach my $n (0 .. $#asked)
 	{
 		my ($key, $copy) = map { $_ =~ s/^psql:.*?ERROR: */ERROR /gmr } $by_key[$n], $by_copy[$n];
@@ -468,7 +459,6 @@ for (my $begin = 0; $begin < $queries; $begin += 500)
 		  if @shown < 10;
 		$wrong++;
 	}
-	is($wrong - $wrong_before, 0, "queries from $begin on: all give the rows that the copy gives");
 }
 is($wrong, 0, "$queries queries, of which $empty have no rows, and $errors raise an error")
   or diag join "\n\n", @shown;
@@ -477,20 +467,16 @@ cmp_ok($errors, '<', $queries / 10, 'few raise an error');
 
 # Planned on the key
 $mind = 'UTC';
-my (@plans, $unplanned);
+my ($plans, $unplanned) = (0, 0);
 foreach (1 .. $queries / 10)
 {
 	my ($condition, $on_key) = filter('created_at');
 
 	# an abbreviation is no name of a zone
-	push @plans, $condition if $on_key && $condition !~ /NULL::|NULL, NULL|empty|'CET'/;
-}
-my $table = 0;
-foreach my $condition (@plans)
-{
+	next if !$on_key || $condition =~ /NULL::|NULL, NULL|empty|'CET'/;
 	my ($failed, $plan) = $node->psql('postgres',
 		"SET search_path = by_key, public; SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM "
-		  . (qw(items numbers others))[ $table++ % 3 ]
+		  . (qw(items numbers others))[ $plans++ % 3 ]
 		  . " WHERE $condition");
 
 	# a constant that is out of range
@@ -498,7 +484,7 @@ foreach my $condition (@plans)
 	next if $plan =~ /Index Cond|One-Time Filter: false/;
 	diag "$condition\n$plan" if !$unplanned++;
 }
-is($unplanned // 0, 0, scalar @plans . ' filters are planned on the key');
+is($unplanned, 0, "$plans filters are planned on the key");
 
 $node->stop;
 done_testing();
