@@ -111,42 +111,32 @@ system('cp', '-a', $root, "$work/tree") == 0 or die;
 chdir "$work/tree" or die;
 END { chdir '/' }
 
-my $mode = shift // '';
-if ($mode eq '--build')
+# Put files of the copy into the checkout, in place of others.
+sub write_back
 {
-	check_build();
-	done_testing();
-	exit;
-}
-if ($mode eq '--indent')
-{
-	program_ok('built with what debuggers need', build('COPT=-g -O0'));
-	indent();
-	my $checkout = $ENV{SNOWFLAKE_CHECKOUT} // $root;
-	foreach my $file (grep { compare($_, "indented/$_") } glob 'src/*.[ch] src/*/*.[ch]')
-	{
-		copy("indented/$file", "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
-	}
-	done_testing();
-	exit;
-}
-
-if ($mode eq '--tidy')
-{
+	my (%copy_of) = @_;
 	my $checkout = $ENV{SNOWFLAKE_CHECKOUT} // $root;
 
-	foreach my $file (tidy())
+	foreach my $file (grep { compare($_, $copy_of{$_}) } sort keys %copy_of)
 	{
-		copy("$file.tdy", "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
+		copy($copy_of{$file}, "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
 	}
-	pass('Perl is tidy');
-	done_testing();
-	exit;
+	return;
 }
 
 my $include = pg_config('--includedir-server');
 my @defines = ('-DSNOWFLAKE_VERSION=""', '-Isrc', "-I$include");
 my %part = (
+	'--build' => \&check_build,
+	'--indent' => sub {
+		program_ok('built with what debuggers need', build('COPT=-g -O0'));
+		indent();
+		write_back(map { $_ => "indented/$_" } glob 'src/*.[ch] src/*/*.[ch]');
+	},
+	'--tidy' => sub {
+		write_back(map { $_ => "$_.tdy" } tidy());
+		pass('Perl is tidy');
+	},
 	cppcheck => sub {
 		silent_ok(
 			'cppcheck',
@@ -209,7 +199,7 @@ my %part = (
 		);
 	});
 
-foreach my $name ($mode ne '' ? ($mode, @ARGV) : sort keys %part)
+foreach my $name (@ARGV ? @ARGV : grep { !/^--/ } sort keys %part)
 {
 	die "there is no check \"$name\"\n" if !$part{$name};
 	$part{$name}->();
