@@ -4,7 +4,7 @@
  *	  A resolver that takes its time: preloaded, getaddrinfo() of a name that ends with
  *	  ".held" takes as long as the file RESOLVER_HOLDS exists, which then gets a line with
  *	  the name.  A name that ends with ".held" or ".here" is 127.0.0.1, one that ends with ".missing"
- *	  is none, and one that ends with ".slow" takes a second and is none.
+ *	  is none.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,12 +51,6 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 
 	if (node != NULL && ends_with(node, ".missing"))
 		return EAI_NONAME;
-	if (node != NULL && ends_with(node, ".slow"))
-	{
-		for (unsigned left_usec = 1000000; left_usec > 0; left_usec -= 10000)
-			usleep(10000);
-		return EAI_AGAIN;
-	}
 	if (node != NULL && ends_with(node, ".held"))
 		wait_while_held(node);
 	if (node != NULL && (ends_with(node, ".here") || ends_with(node, ".held")))
