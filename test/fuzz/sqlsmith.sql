@@ -49,14 +49,14 @@ CREATE VIEW decoded AS
 		snowflake_lower_bound(placed) AS first, snowflake_upper_bound(placed, 'twitter') AS last,
 		snowflake_to_text(id, 'base62') AS code,
 		snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') AS parsed,
-		id < placed AS before, id <@ valid AS during, id = previous AS same, id::bigint AS number
+		@@ id < placed AS before, @@ id <@ valid AS during, id = previous AS same, id::bigint AS number
 	FROM orders, snowflake_decode(id) AS d;
 CREATE VIEW extremes AS
 	SELECT customer, min(id), max(id), count(DISTINCT previous::snowflake) FROM orders GROUP BY customer;
 CREATE VIEW recent AS
 	SELECT * FROM events WHERE @@ id >= now() - interval '1 hour';
 CREATE VIEW valid_now AS
-	SELECT o.*, e.kind FROM orders o JOIN events e ON e.id <@ o.valid;
+	SELECT o.*, e.kind FROM orders o JOIN events e ON @@ e.id <@ o.valid;
 
 INSERT INTO customers (name) SELECT 'customer ' || g FROM generate_series(1, 200) g;
 INSERT INTO orders (customer, valid, amount)
