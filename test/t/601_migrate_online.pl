@@ -86,7 +86,11 @@ SELECT * FROM app.order_summary WHERE id = :new_order;
 SELECT count(*) FROM app.open_orders WHERE id = :o;
 SELECT * FROM app.my_orders WHERE id = :new_order;
 SELECT app.order_total(:o);
+-- a call that waits within the function for the swap goes on with the types from before
+BEGIN;
+LOCK app.orders IN ACCESS SHARE MODE;
 SELECT app.newest();
+COMMIT;
 UPDATE app.order_status SET status = 'view' WHERE id = :new_order;
 });
 my ($out, $err) = ('', '');
