@@ -7,7 +7,7 @@
  * and a snapshot has one frontier.
  *
  * A transaction is watched, which mints once, with or without a transaction ID, and
- * commits or not.  Others, one after the other, mint or have a transaction ID or both.
+ * commits or not.  -DOTHERS=n others, one after the other, mint or have a transaction ID or both.
  * A sampler computes a frontier and publishes it, as any backend does that asks; the
  * reader counts it by its number, as that of another backend, and by its snapshot, as
  * its own from before.  The reader takes a snapshot, and asks twice for it.  Between
@@ -24,23 +24,12 @@
  *
  * Not modeled: prepared transactions, parallel workers, several databases, openings of
  * the gate that do not go back, positions that are not IDs.
- *
- * A rule is taken out by -DTELL_AT_ONCE, -DNUMBERS_FIRST, -DSNAPSHOT_FIRST, -DNOT_BELOW,
- * -DXMAX_COVERS, -DASK_AGAIN, -DNEWEST_FOR_IMPORTED, -DIGNORE_RESET, -DSLOTS_FIRST.
  */
-
-#ifndef OTHERS
-#define OTHERS	1				/* transactions beside the watched one */
-#endif
-#ifndef SNAPSHOTS
-#define SNAPSHOTS	1			/* of the reader */
-#endif
-#define SAMPLES	1				/* of the sampler */
 
 /* The generator: see src/generator/generator.c.  lowered: did it go back? */
 byte last = 1;
 bool lowered;
-byte lowered_to;
+#define LOWERED_TO 0
 
 /*
  * The process array: transaction 0 is the watched one, 1 is the newest of the others.
@@ -70,11 +59,8 @@ byte told;						/* the largest frontier of a snapshot that does not see it */
 
 inline take_snapshot(s)
 {
-	d_step {
-		s.xmax = newest_ended + 1;
-		s.list = running & (BIT(s.xmax) - 1);
-		s.sees = SEES(s)
-	}
+	s.xmax = newest_ended + 1;
+	s.list = running & (BIT(s.xmax) - 1)
 }
 
 inline assign_xid(t)
@@ -173,14 +159,13 @@ active proctype Keeper()
 {
 	d_step {
 		lowered = true;
-		lowered_to = 0;
-		last = 0;
+		last = LOWERED_TO;
 		told = 0
 	}
 }
 #endif
 
-#define LOWEST(t) (opening[t] < s.lowered && oldest[t] > lowered_to + 1 -> lowered_to + 1 : oldest[t])
+#define LOWEST(t) (opening[t] < s.lowered && oldest[t] > LOWERED_TO + 1 -> LOWERED_TO + 1 : oldest[t])
 
 /* A slot that counts holds the frontier back. */
 inline look_at_slot(s, t)
@@ -193,27 +178,14 @@ inline look_at_slot(s, t)
 	}
 }
 
-inline read_numbers(s)
-{
-	s.next = next_xid
-}
-
-inline read_snapshot(s)
-{
-	d_step {
-		s.xmax = newest_ended + 1;
-		s.list = running & (BIT(s.xmax) - 1)
-	}
-}
-
 /* snowflake_frontier_compute(), and what is taken after it */
 inline compute(s)
 {
 #ifdef NUMBERS_FIRST
-	read_numbers(s);
+	s.next = next_xid;
 #endif
 #ifdef SNAPSHOT_FIRST
-	read_snapshot(s);
+	d_step { take_snapshot(s) }
 #endif
 #ifdef SLOTS_FIRST
 	s.id = 99;
@@ -232,10 +204,10 @@ inline compute(s)
 	look_at_slot(s, 1);
 #endif
 #ifndef SNAPSHOT_FIRST
-	read_snapshot(s);
+	d_step { take_snapshot(s) }
 #endif
 #ifndef NUMBERS_FIRST
-	read_numbers(s);
+	s.next = next_xid;
 #endif
 	s.exists = true
 }
@@ -247,14 +219,12 @@ inline compute(s)
 #endif
 
 /* Does the snapshot "mine" see all that the one of a sample sees? */
-#ifdef TELL_AT_ONCE
+#if defined(TELL_AT_ONCE)
 #define COVERS(s) true
-#else
-#ifdef XMAX_COVERS
+#elif defined(XMAX_COVERS)
 #define COVERS(s) (mine.xmax >= s.xmax)
 #else
 #define COVERS(s) (mine.xmax >= s.xmax && !(mine.list & (BIT(s.xmax) - 1) & ~s.list))
-#endif
 #endif
 
 /* Was it certainly taken after the sample? */
@@ -283,96 +253,75 @@ inline forget(s)
 active proctype Sampler()
 {
 	Sample s;
-	byte n = 0;
 
-	do
-	:: n < SAMPLES ->
-		n++;
-		compute(s);
-		d_step {
-			published.exists = true;
-			published.id = s.id;
-			published.next = s.next;
-			published.xmax = s.xmax;
-			published.list = s.list;
-			published.lowered = s.lowered;
-			forget(s)
-		}
-	:: else -> break
-	od
+	compute(s);
+	d_step {
+		published.exists = true;
+		published.id = s.id;
+		published.next = s.next;
+		published.xmax = s.xmax;
+		published.list = s.list;
+		published.lowered = s.lowered;
+		forget(s)
+	}
 }
 
 active proctype Reader()
 {
 	Snapshot mine;
 	Sample fresh;
-	byte n = 0;
 	byte asked = 0;
 	byte answer = 0;
 	byte before = 0;
 
-	do
-	:: n < SNAPSHOTS ->
-		n++;
+	d_step {
 #ifdef IMPORTED
-		d_step {
-			mine.xmax = next_xid;
-			mine.list = uncommitted;
-			mine.sees = SEES(mine)
-		}
+		mine.xmax = next_xid;
+		mine.list = uncommitted;
 #else
 		take_snapshot(mine);
 #endif
-		asked = 0;
-		do
-		:: asked < 2 ->
-			if
+		mine.sees = SEES(mine)
+	}
+	do
+	:: asked < 2 ->
+		if
 #ifdef ASK_AGAIN
-			:: true ->
+		:: true ->
 #else
-			:: asked == 1			/* the answer is kept */
-			:: asked == 0 ->
+		:: asked == 1			/* the answer is kept */
+		:: asked == 0 ->
 #endif
-				compute(fresh);
-				atomic {
-					answer = 0;
-					if
-					:: COUNTS(fresh) && COVERS(fresh) -> answer = fresh.id
-					:: else
-					fi;
-					if
-					:: COUNTS(published) && (IS_AFTER(published) || COVERS(published)) &&
-					   published.id > answer ->
-						answer = published.id
-					:: else
-					fi;
+			compute(fresh);
+			atomic {
+				answer = 0;
+				if
+				:: COUNTS(fresh) && COVERS(fresh) -> answer = fresh.id
+				:: else
+				fi;
+				if
+				:: COUNTS(published) && (IS_AFTER(published) || COVERS(published)) &&
+				   published.id > answer ->
+					answer = published.id
+				:: else
+				fi;
 
-					/* what is told, holds; and is told again */
-					assert(asked == 0 || answer == before);
-					before = answer;
-					forget(fresh);
+				/* what is told, holds; and is told again */
+				assert(asked == 0 || answer == before);
+				before = answer;
+				forget(fresh);
+				if
+				:: mine.sees
+				:: else ->
+					assert(!committed || answer < position);
 					if
-					:: mine.sees
-					:: else ->
-						assert(!committed || answer < position);
-						if
-						:: answer > told && !committed -> told = answer
-						:: else
-						fi
+					:: answer > told && !committed -> told = answer
+					:: else
 					fi
-				}
-			fi;
-			asked++
-		:: else -> break
-		od;
-		atomic {
-			answer = 0;
-			before = 0;
-			mine.xmax = 0;
-			mine.list = 0;
-			mine.sees = false;
-			asked = 0
-		}
+				fi
+			}
+		fi;
+		asked++
 	:: else -> break
 	od
 }

@@ -46,40 +46,17 @@
  * Not modeled: layouts, names of servers (a take may prefer any record), the reservation,
  * and how a server changes its node ID, which is in gate.pml.
  *
- * A rule is taken out by -DFORGET_UNTIL, -DRENEW_WITHOUT_VERSION, -DRESUME_GRANT,
- * -DNODE_NOT_GRANT, -DNO_NONCE, -DNO_FLOOR, -DFLEET_READ_BEFORE, -DNO_INCARNATION,
- * -DGO_ON_AFTER_BACK_IN_TIME, -DNO_FLOOR_AT_CREATION, -DNO_KEY (a table without one, in
- * which a record can be inserted twice).
+ * -DSERVERS, -DNODES, the largest tick -DTICKS, where 1 is the first, and -DLEASE, how many
+ * ticks beyond its first one a lease has, say how large the search is, and with
+ * -DCOORDINATOR_FAILS also -DVERSIONS, how often each record is written.
  */
 
-#ifndef SERVERS
-#define SERVERS	3
-#endif
-#ifndef NODES
-#define NODES	2
-#endif
-#ifndef TICKS
-#define TICKS	6				/* the largest; the first is 1 */
-#endif
-#ifdef COORDINATOR_FAILS
-#define TOKENS
-#ifndef FAILURES
 #define FAILURES	1
-#endif
-#ifndef VERSIONS
-#define VERSIONS	4
-#endif
-#endif
-#if defined(NO_NONCE) && !defined(TOKENS)
-#define TOKENS
-#endif
-#ifndef LEASE
-#define LEASE	1				/* ticks beyond the first one */
-#endif
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 #define MIN(a, b) ((a) < (b) -> (a) : (b))
 
-mtype = { NOTHING, TAKE, RENEW };
+mtype = { TAKE, RENEW };
+#define NOTHING 0
 
 /*
  * A nonce is random, so all that can be asked of one is whether something has it.
@@ -95,13 +72,9 @@ mtype = { NOTHING, TAKE, RENEW };
 typedef Record {
 	bool exists;
 	byte until;
-#ifdef TOKENS
 	byte token;
-#endif
-#ifdef COORDINATOR_FAILS
 	byte from;
-	byte version;
-#endif
+	byte version
 };
 #ifdef SPLIT
 #define RECORDS	(2 * NODES)		/* those of the old primary follow */
@@ -117,13 +90,9 @@ typedef Request {
 	byte expected;				/* nonce of the record as it was read */
 	byte from;
 	byte until;
-#ifdef TOKENS
 	byte token;
-#endif
-#ifdef COORDINATOR_FAILS
 	byte version;
 	byte incarnation;
-#endif
 	byte nonce;
 	bool answered				/* it was done, and that will be heard */
 };
@@ -135,18 +104,26 @@ typedef Grant {
 	byte node;
 	byte until;
 	byte last;					/* newest tick issued, or before the grant */
-#ifdef COORDINATOR_FAILS
 	byte from;
 	byte version;
 	byte incarnation;
-#endif
 	byte nonce
 };
 Grant grant[SERVERS];
 Request asked[SERVERS];
-#ifdef TOKENS
-byte token[SERVERS];
+#define TOKEN(s) (s + 1)
+
+/* What is compared only where the coordinator fails, or there are no nonces, is 0 elsewhere. */
+#if defined(COORDINATOR_FAILS) || defined(NO_NONCE)
+#define KEPT(value) (value)
+#else
+#define KEPT(value) 0
 #endif
+
+/* Of what is forgotten. */
+Record no_record;
+Request no_request;
+Grant no_grant;
 
 #ifdef COORDINATOR_FAILS
 typedef Fleet {
@@ -163,6 +140,8 @@ byte recoveries;
 bool was_noticed = true;			/* that it went back, by a holder or by recover() */
 byte granted_until;				/* the largest until of any grant */
 #define FLOOR fleet.floor
+#define INCARNATION fleet.incarnation
+#define NEXT(version) (version + 1)
 #define GRANTS (fleet.exists && !fleet.suspect)
 #else
 #if defined(BY_HAND) && !defined(NO_FLOOR_AT_CREATION)
@@ -170,6 +149,8 @@ byte granted_until;				/* the largest until of any grant */
 #else
 #define FLOOR 0
 #endif
+#define INCARNATION 0
+#define NEXT(version) 0
 #define GRANTS true
 #endif
 
@@ -218,7 +199,7 @@ bool excused;
 #else
 #define UNCHANGED(q) true
 #endif
-#ifdef NO_KEY
+#ifdef NO_KEY				/* a record can be inserted twice */
 #define FITS(q) (q.expected == NO_RECORD -> true : IS_AS_READ(q))
 #else
 #define FITS(q) (q.expected == NO_RECORD -> !record[q.node].exists : IS_AS_READ(q))
@@ -229,36 +210,39 @@ bool excused;
 #define APPLIES(q) (POSSIBLE(q) && UNCHANGED(q) && FITS(q))
 #endif
 
-inline forget_request(q)
+inline copy_record(TO, FROM)
 {
-	q.kind = NOTHING;
-	q.node = 0;
-	q.expected = 0;
-	q.from = 0;
-	q.until = 0;
-#ifdef TOKENS
-	q.token = 0;
-#endif
-#ifdef COORDINATOR_FAILS
-	q.version = 0;
-	q.incarnation = 0;
-#endif
-	q.nonce = 0;
-	q.answered = false
+	TO.exists = FROM.exists;
+	TO.until = FROM.until;
+	TO.token = FROM.token;
+	TO.from = FROM.from;
+	TO.version = FROM.version
 }
 
-inline forget_grant(s)
+inline copy_request(TO, FROM)
 {
-	grant[s].held = false;
-	grant[s].node = 0;
-	grant[s].until = 0;
-	grant[s].last = 0;
-#ifdef COORDINATOR_FAILS
-	grant[s].from = 0;
-	grant[s].version = 0;
-	grant[s].incarnation = 0;
-#endif
-	grant[s].nonce = 0
+	TO.kind = FROM.kind;
+	TO.node = FROM.node;
+	TO.expected = FROM.expected;
+	TO.from = FROM.from;
+	TO.until = FROM.until;
+	TO.token = FROM.token;
+	TO.version = FROM.version;
+	TO.incarnation = FROM.incarnation;
+	TO.nonce = FROM.nonce;
+	TO.answered = FROM.answered
+}
+
+inline copy_grant(TO, FROM)
+{
+	TO.held = FROM.held;
+	TO.node = FROM.node;
+	TO.until = FROM.until;
+	TO.last = FROM.last;
+	TO.from = FROM.from;
+	TO.version = FROM.version;
+	TO.incarnation = FROM.incarnation;
+	TO.nonce = FROM.nonce
 }
 
 /* A request is known to have got there. */
@@ -273,72 +257,66 @@ inline count_as_granted(s)
 		grant[s].last = asked[s].from - 1;
 #endif
 		grant[s].held = true;
-		grant[s].node = asked[s].node
-#ifdef COORDINATOR_FAILS
-		; grant[s].incarnation = asked[s].incarnation;
-		grant[s].from = asked[s].from
-#endif
+		grant[s].node = asked[s].node;
+		grant[s].incarnation = asked[s].incarnation;
+		grant[s].from = KEPT(asked[s].from)
 	:: else
 	fi;
 	grant[s].until = asked[s].until;
-#ifdef COORDINATOR_FAILS
-	grant[s].version = asked[s].version + 1;
+	grant[s].version = NEXT(asked[s].version);
 #ifdef FLOOR_OF_WHAT_WAS_HEARD
 	granted_until = MAX(granted_until, asked[s].until);
 #endif
-#endif
 	grant[s].nonce = asked[s].nonce;
-	forget_request(asked[s])
+	copy_request(asked[s], no_request)
 }
 
-/* From now on nobody remembers these holders of a nonce on that node. */
-inline forget_holder(AT, WHICH)
+/* Nonces of KEEP stay what they are, and what A has is had by B as well. */
+inline move_nonces(A, B, KEEP)
 {
 	for (i : 0 .. SERVERS - 1) {
-		if
-		:: grant[i].node == AT -> grant[i].nonce = grant[i].nonce & ~(WHICH)
-		:: else
-		fi;
-		if
-		:: asked[i].node == AT ->
-			asked[i].nonce = asked[i].nonce & ~(WHICH);
-			asked[i].expected = asked[i].expected & ~(WHICH)
-		:: else
-		fi
+		grant[i].nonce = (grant[i].nonce & (KEEP)) | (grant[i].nonce & (A) -> B : 0);
+		asked[i].nonce = (asked[i].nonce & (KEEP)) | (asked[i].nonce & (A) -> B : 0);
+		asked[i].expected = (asked[i].expected & (KEEP | NO_RECORD)) | (asked[i].expected & (A) -> B : 0)
 	}
-	if
-	:: late.node == AT -> late.expected = late.expected & ~(WHICH)
-	:: else
-	fi;
+	late.expected = (late.expected & (KEEP | NO_RECORD)) | (late.expected & (A) -> B : 0);
 	i = 0
 }
 
 /* What was late is no more. */
 inline end_late()
 {
-	for (i : 0 .. SERVERS - 1) {
-		grant[i].nonce = grant[i].nonce & ~IN_LATE;
-		asked[i].nonce = asked[i].nonce & ~IN_LATE;
-		asked[i].expected = asked[i].expected & ~IN_LATE
-	}
-	i = 0;
-	forget_request(late)
+	move_nonces(0, 0, IN_RECORD | IN_BACKUP);
+	copy_request(late, no_request)
 }
 
+/* Nobody remembers the nonce that the record had any more. */
 inline write_record(q)
 {
-	forget_holder(q.node, IN_RECORD);
+	for (i : 0 .. SERVERS - 1) {
+		if
+		:: grant[i].node == q.node -> grant[i].nonce = grant[i].nonce & ~IN_RECORD
+		:: else
+		fi;
+		if
+		:: asked[i].node == q.node ->
+			asked[i].nonce = asked[i].nonce & ~IN_RECORD;
+			asked[i].expected = asked[i].expected & ~IN_RECORD
+		:: else
+		fi
+	}
+	if
+	:: late.node == q.node -> late.expected = late.expected & ~IN_RECORD
+	:: else
+	fi;
+	i = 0;
 	record[q.node].exists = true;
 	record[q.node].until = q.until;
-#ifdef TOKENS
 	record[q.node].token = q.token;
-#endif
-#ifdef COORDINATOR_FAILS
-	record[q.node].from = q.from;
-	record[q.node].version++
-#ifndef FLOOR_OF_WHAT_WAS_HEARD
+	record[q.node].from = KEPT(q.from);
+	record[q.node].version = NEXT(record[q.node].version)
+#if defined(COORDINATOR_FAILS) && !defined(FLOOR_OF_WHAT_WAS_HEARD)
 	; granted_until = MAX(granted_until, q.until)
-#endif
 #endif
 }
 
@@ -375,55 +353,44 @@ inline arrive_late(IS_HEARD)
 
 inline delay(q)
 {
-	late.kind = q.kind;
-	late.node = q.node;
-	late.expected = q.expected;
-	late.from = q.from;
-	late.until = q.until;
-#ifdef TOKENS
-	late.token = q.token;
-#endif
-#ifdef COORDINATOR_FAILS
-	late.version = q.version;
-	late.incarnation = q.incarnation;
-#endif
+	copy_request(late, q);
 	q.nonce = IN_LATE
 }
 
 /* A token that is lost is nobody's for ever. */
 inline forget_token(s)
 {
-#ifdef TOKENS
-	for (i : 0 .. NODES - 1) {
-		record[i].token = (record[i].token == s + 1 -> 0 : record[i].token);
+	for (i : 0 .. RECORDS - 1) {
+		record[i].token = (record[i].token == TOKEN(s) -> 0 : record[i].token);
 #ifdef COORDINATOR_FAILS
-		backup[i].token = (backup[i].token == s + 1 -> 0 : backup[i].token)
+		backup[i].token = (backup[i].token == TOKEN(s) -> 0 : backup[i].token)
 #endif
 	}
-	late.token = (late.token == s + 1 -> 0 : late.token);
+	late.token = (late.token == TOKEN(s) -> 0 : late.token);
 	i = 0
-#else
-	skip
-#endif
+}
+
+/* Its memory is lost. */
+inline forget_all(s)
+{
+	forget_token(s);
+	copy_grant(grant[s], no_grant);
+	copy_request(asked[s], no_request)
 }
 
 inline request(S, KIND)
 {
 	asked[S].kind = KIND;
-#ifdef TOKENS
-	asked[S].token = token[S];
-#endif
+	asked[S].token = KEPT(TOKEN(S));
 	asked[S].node = grant[S].node;
 	asked[S].expected = grant[S].nonce;
-#ifdef COORDINATOR_FAILS
 	asked[S].from = grant[S].from;
 	asked[S].version = grant[S].version;
 	asked[S].incarnation = grant[S].incarnation
-#endif
 }
 
 #ifdef NO_NONCE
-#define IS_MINE(s) (record[asked[s].node].token == token[s])
+#define IS_MINE(s) (record[asked[s].node].token == TOKEN(s))
 #else
 #define IS_MINE(s) (asked[s].nonce & IN_RECORD)
 #endif
@@ -435,7 +402,7 @@ inline request(S, KIND)
 #define GRANTS_TO(s) (GRANTS && fleet.incarnation == asked[s].incarnation)
 #endif
 #define MINE(s) record[grant[s].node]
-#define OF_OTHER(s) (MINE(s).exists && MINE(s).token != token[s] && MINE(s).from <= grant[s].until)
+#define OF_OTHER(s) (MINE(s).exists && MINE(s).token != TOKEN(s) && MINE(s).from <= grant[s].until)
 #define WAS_RECOVERED(s) (fleet.incarnation != grant[s].incarnation)
 #define WENT_BACK(s) (GRANTS && grant[s].held && \
 	(WAS_RECOVERED(s) -> FLOOR < grant[s].until : \
@@ -454,14 +421,12 @@ inline request(S, KIND)
 #define MAY_RENEW(s) true
 #endif
 
-#ifdef FORGET_UNTIL
+#if defined(FORGET_UNTIL)
 #define START(n) (FLOOR + 1)
-#else
-#ifdef NO_FLOOR
+#elif defined(NO_FLOOR)
 #define START(n) (record[n].until + 1)
 #else
 #define START(n) (MAX(record[n].until, FLOOR) + 1)
-#endif
 #endif
 
 inline or_later(T, END)
@@ -509,10 +474,7 @@ end:
 		t = 0 }
 
 		/* a crash, and a new start */
-	:: d_step { grant[s].held || asked[s].kind != NOTHING ->
-		forget_token(s);
-		forget_grant(s);
-		forget_request(asked[s]) }
+	:: d_step { grant[s].held || asked[s].kind != NOTHING -> forget_all(s) }
 
 		/* list, and choose what to take: from the clock on, whatever that says */
 	:: atomic { asked[s].kind == NOTHING && GRANTS && MAY_ASK &&
@@ -528,10 +490,8 @@ end:
 		asked[s].expected = (record[n].exists -> IN_RECORD : NO_RECORD);
 		asked[s].from = t;
 		asked[s].until = MIN(t + LEASE, TICKS);
-#ifdef COORDINATOR_FAILS
 		asked[s].version = record[n].version;
-		asked[s].incarnation = fleet.incarnation;
-#endif
+		asked[s].incarnation = INCARNATION;
 		n = 0;
 		t = 0;
 		send(s) }
@@ -552,7 +512,7 @@ end:
 	:: d_step { asked[s].kind != NOTHING && !WENT_BACK(s) ->
 		if
 		:: GRANTS_TO(s) && IS_MINE(s) -> count_as_granted(s)
-		:: else -> forget_request(asked[s])
+		:: else -> copy_request(asked[s], no_request)
 		fi }
 
 #ifdef COORDINATOR_FAILS
@@ -564,14 +524,14 @@ end:
 		grant[s].version = MINE(s).version;
 #else
 		fleet.suspect = true;
-		forget_grant(s);
+		copy_grant(grant[s], no_grant);
 #endif
-		forget_request(asked[s]) }
+		copy_request(asked[s], no_request) }
 
 		/* list, and find that the fleet was founded again: give the grant up */
 	:: d_step { DOUBLED(s) ->
-		forget_grant(s);
-		forget_request(asked[s]) }
+		copy_grant(grant[s], no_grant);
+		copy_request(asked[s], no_request) }
 #endif
 
 		/* a clean stop stores the exact end, if it can */
@@ -583,51 +543,8 @@ end:
 		:: d_step { late.kind == NOTHING -> delay(asked[s]) }
 		:: skip
 		fi;
-		d_step {
-			forget_token(s);
-			forget_grant(s);
-			forget_request(asked[s]) } }
+		d_step { forget_all(s) } }
 	od
-}
-
-#ifdef COORDINATOR_FAILS
-inline copy_record(TO, FROM)
-{
-	TO.exists = FROM.exists;
-	TO.until = FROM.until;
-	TO.token = FROM.token;
-	TO.from = FROM.from;
-	TO.version = FROM.version
-}
-
-inline forget_record(TO)
-{
-	TO.exists = false;
-	TO.until = 0;
-	TO.token = 0;
-	TO.from = 0;
-	TO.version = 0
-}
-
-inline move_nonces(A, B, KEEP)
-{
-	for (i : 0 .. SERVERS - 1) {
-		grant[i].nonce = (grant[i].nonce & (KEEP)) | (grant[i].nonce & (A) -> B : 0);
-		asked[i].nonce = (asked[i].nonce & (KEEP)) | (asked[i].nonce & (A) -> B : 0);
-		asked[i].expected = (asked[i].expected & (KEEP | NO_RECORD)) | (asked[i].expected & (A) -> B : 0)
-	}
-	late.expected = (late.expected & (KEEP | NO_RECORD)) | (late.expected & (A) -> B : 0);
-	i = 0
-}
-#endif
-
-inline copy_grant()
-{
-	grant[1].held = grant[0].held;
-	grant[1].node = grant[0].node;
-	grant[1].until = grant[0].until;
-	grant[1].last = grant[0].last;
-	grant[1].nonce = grant[0].nonce
 }
 
 /* The network, administrators, and what they do to servers and coordinators. */
@@ -651,12 +568,11 @@ end:
 		was_split = true;
 		is_split = true;
 		for (i : 0 .. NODES - 1) {
-			record[i + NODES].exists = record[i].exists;
-			record[i + NODES].until = record[i].until
+			copy_record(record[i + NODES], record[i])
 		}
 		end_late();
-		forget_request(asked[0]);
-		forget_request(asked[1]);
+		copy_request(asked[0], no_request);
+		copy_request(asked[1], no_request);
 		grant[1].node = (grant[1].held -> grant[1].node + NODES : 0) }
 
 		/* the old one is stopped */
@@ -671,7 +587,7 @@ end:
 #ifdef RESUME_GRANT
 		/* a copy of server 0's data directory is started, and goes on with its grant */
 	:: d_step { grant[0].held && !grant[1].held && asked[1].kind == NOTHING ->
-		copy_grant() }
+		copy_grant(grant[1], grant[0]) }
 #endif
 
 #ifdef TWINS
@@ -687,13 +603,8 @@ end:
 		excused = excused || (asked[0].kind != NOTHING && asked[0].node == 0 &&
 			asked[0].from <= watched && asked[0].until >= watched);
 #endif
-		copy_grant();
-		asked[1].kind = asked[0].kind;
-		asked[1].node = asked[0].node;
-		asked[1].expected = asked[0].expected;
-		asked[1].from = asked[0].from;
-		asked[1].until = asked[0].until;
-		asked[1].nonce = asked[0].nonce }
+		copy_grant(grant[1], grant[0]);
+		copy_request(asked[1], asked[0]) }
 #endif
 
 #ifdef COORDINATOR_FAILS
@@ -710,7 +621,7 @@ end:
 		failures--;
 		fleet.exists = false;
 		for (i : 0 .. NODES - 1) {
-			forget_record(record[i])
+			copy_record(record[i], no_record)
 		}
 		move_nonces(0, 0, IN_LATE | IN_BACKUP) }
 
@@ -725,7 +636,7 @@ end:
 		was_noticed = false;
 		for (i : 0 .. NODES - 1) {
 			copy_record(record[i], backup[i]);
-			forget_record(backup[i])
+			copy_record(backup[i], no_record)
 		}
 		move_nonces(IN_BACKUP, IN_RECORD, IN_LATE) }
 
@@ -753,13 +664,8 @@ init
 		minted = watched <= by_hand;
 #endif
 		for (s : 0 .. SERVERS - 1) {
-#ifdef TOKENS
-			token[s] = s + 1;
-#endif
-			asked[s].kind = NOTHING;
 			run server(s)
 		}
-		late.kind = NOTHING;
 #ifdef COORDINATOR_FAILS
 		fleet.exists = true;
 #endif

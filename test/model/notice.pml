@@ -26,19 +26,10 @@
  *   The time in which nothing new is granted may be over before a holder has reloaded.)
  * - A server that crashes has minted nothing ahead of the clock.
  *   (-DCRASH_AHEAD: if it has?  Nobody knows of that.)
- *
- * A rule is taken out by -DDUE_BY_END, -DTAKE_IN_NEW_TERM, -DUNMARKED.
  */
 
-#ifndef TICKS
-#define TICKS	7				/* the largest; the first is 1 */
-#endif
-#ifndef BEFORE
 #define BEFORE	5				/* ticks of a lease, by the setting of before */
-#endif
-#ifndef LEASE
 #define LEASE	2				/* and by the present one */
-#endif
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 #define MIN(a, b) ((a) < (b) -> (a) : (b))
 
@@ -62,7 +53,6 @@ typedef Records {
 	byte incarnation;
 	byte floor;
 	byte reported;
-	bool has_node;
 	byte holder;				/* of the node ID */
 	byte until
 };
@@ -135,7 +125,7 @@ inline find_trouble(s)
 
 /* What the coordinator has is not what was granted: another may be granted it. */
 #define IS_FORGOTTEN(s) (at.incarnation != grant[s].incarnation -> at.floor < grant[s].until : \
-	(!at.has_node || at.holder != s || at.until < grant[s].until))
+	(at.holder != s || at.until < grant[s].until))
 
 proctype server(byte s)
 {
@@ -183,12 +173,11 @@ end:
 
 		/* take one, if the record is not another's, and the floor has passed */
 	:: d_step { !grant[s].held && REACHES(s) && at.has_fleet && !at.suspect && at.floor < now &&
-			!(at.has_node && at.until >= now) && MAX(now, grant[s].last + 1) <= TICKS ->
+			at.until < now && MAX(now, grant[s].last + 1) <= TICKS ->
 		NOTE_TERM();
 		if
 		:: IS_NEW_TERM -> skip
 		:: else ->
-			at.has_node = true;
 			at.holder = s;
 			at.until = MIN(REACHED(s) + LENGTH, TICKS);
 			grant[s].held = true;
@@ -214,7 +203,6 @@ inline copy(TO, FROM)
 	TO.incarnation = FROM.incarnation;
 	TO.floor = FROM.floor;
 	TO.reported = FROM.reported;
-	TO.has_node = FROM.has_node;
 	TO.holder = FROM.holder;
 	TO.until = FROM.until
 }
@@ -239,7 +227,6 @@ end:
 		at.has_fleet = false;
 		at.suspect = false;
 		at.reported = 0;
-		at.has_node = false;
 		at.holder = NOBODY;
 		at.until = 0 }
 #endif
