@@ -333,7 +333,7 @@ tap_test()
 	local src=${pgxs%/makefiles/pgxs.mk} check=$1/tmp_check
 	local command=(TESTDIR="$1" TESTDATADIR="$check" TESTLOGDIR="$check/log" PG_CONFIG="$bindir/pg_config"
 		PG_REGRESS="$src/test/regress/pg_regress" PATH="$work/bin:$bindir:$PATH"
-		timeout --foreground --kill-after=60 "${SNOWFLAKE_TEST_LIMIT:-1800}" perl -I "$src/test/perl" -I . "${@:2}")
+		timeout --foreground --kill-after=60 "${SNOWFLAKE_TEST_LIMIT:-1800}" perl -I "$src/test/perl" -I . -I test/perl "${@:2}")
 
 	say "as_user ${command[*]@Q} 2>&1 | sed -u 's/^Bail out!/# &/'"
 }

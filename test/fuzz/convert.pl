@@ -16,7 +16,6 @@ use strict;
 use warnings;
 
 use Getopt::Long;
-use lib 'test/perl';
 use SnowflakeTest;
 use Test::More;
 

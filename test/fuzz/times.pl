@@ -12,7 +12,6 @@ use strict;
 use warnings;
 
 use Getopt::Long;
-use lib 'test/perl';
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;

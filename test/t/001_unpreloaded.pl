@@ -3,7 +3,6 @@
 # what to do: whoever follows that has a server that mints.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = new_node('unpreloaded', preload => 0, node_id => undef);

@@ -2,7 +2,6 @@
 # parallel queries.  No ID occurs twice, IDs follow the order of the calls, and the time in them is
 # that of the call, or ahead by no more than max_lead.
 
-use lib 'test/perl';
 use SnowflakeTest;
 use IPC::Run;
 

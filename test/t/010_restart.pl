@@ -3,7 +3,6 @@
 # max_ahead = 0 a mint waits for the clock, for no longer than snowflake.reservation, or says so.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $clock = new_clock('main');

@@ -2,7 +2,6 @@
 # when others may expect larger ones: when snowflake_advance() has returned, and
 # when the node ID has changed.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 # Four IDs in a tick, so that a batch has several.  Minting may run ahead.

@@ -3,7 +3,6 @@
 # collide.  The warning says how existing IDs will decode.  And a layout ends: its last
 # ID is minted, and then none, whatever the clock says.  Nothing wraps around.
 
-use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes;
 

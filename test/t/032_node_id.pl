@@ -2,7 +2,6 @@
 # too large.  What is wrong in it or in another setting is reported as early as possible, and a
 # session cannot change what must be the same for all.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 # The tick is long enough for a change to happen within one.

@@ -3,7 +3,6 @@
 # after the start.  A shim tells of the hosts; but for one in the end, a network namespace of
 # its own.
 
-use lib 'test/perl';
 use IPC::Run;
 use SnowflakeTest;
 

@@ -1,7 +1,6 @@
 # snowflake_advance(id): no ID at or below that one will be minted, which is
 # durable when the function returns.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $clock = new_clock('main');

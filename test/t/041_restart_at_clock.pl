@@ -1,7 +1,6 @@
 # A generator that is far ahead of the clock is taken back by giving up the
 # order, under a node ID that has issued nothing there.  No ID is issued twice.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = minting_node(

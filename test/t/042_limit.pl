@@ -3,7 +3,6 @@
 # is longer than snowflake.max_jump is used bit by bit, without a commit, to its end and no further.
 
 use IPC::Run;
-use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(time);
 

@@ -2,7 +2,6 @@
 # waits, refusals, steps of the clock, a terminated keeper; and they show each role no more than it
 # may know.  The log has a warning when the layout's limit or end is reached.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 # Few IDs in a tick, so that one session can mint at the limit.

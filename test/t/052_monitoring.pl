@@ -5,7 +5,6 @@
 
 use CPAN::Meta::YAML;
 use JSON::PP;
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $monitoring = 'monitoring';

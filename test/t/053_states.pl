@@ -2,7 +2,6 @@
 # another layout (030_layout) and of another database (203_databases): how it is reached,
 # and what the error, the advice and the log say.  There is advice from the first moment on.
 
-use lib 'test/perl';
 use IO::Select;
 use IO::Socket::INET;
 use SnowflakeTest;

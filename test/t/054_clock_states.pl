@@ -2,7 +2,6 @@
 # of a start, which 102_clock_at_start.pl has: how it is reached, and what the error, the advice
 # and the log say.  The wait that an error names is the true one.
 
-use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest qw(!refused);
 

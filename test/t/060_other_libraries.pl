@@ -2,7 +2,6 @@
 # shared memory, look at queries or plan them, and with one that guards a table by a hook of its own.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my ($include) = run_command([ 'pg_config', '--includedir-server' ]);

@@ -1,7 +1,6 @@
 # The caller's field: whatever callers put into it, IDs are distinct, ascend as far
 # as the field's place allows, and are found, decoded and tailed like others.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $rounds = 300;    # of each connection

@@ -1,7 +1,6 @@
 # snowflake.spread: the low bits of IDs are evenly distributed, even if ticks have
 # few IDs; distinctness and order are as without it.
 
-use lib 'test/perl';
 use IPC::Open2;
 use SnowflakeTest;
 

@@ -2,7 +2,6 @@
 # node ID changes, the reservation is extended, the floor is raised or another mint overtakes it.
 # No ID comes twice, all ascend, and nobody who waits is forgotten.
 
-use lib 'test/perl';
 use SnowflakeRaces;
 use SnowflakeTest;
 

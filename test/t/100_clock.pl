@@ -3,7 +3,6 @@
 # mint waits for as long as it may, or fails at once.  No ID is ever smaller than one minted
 # before.
 
-use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

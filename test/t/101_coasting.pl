@@ -3,7 +3,6 @@
 # lasted for snowflake.jump_patience or, if it is ahead, for a thousandth of its length, or an
 # administrator accepts it.
 
-use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

@@ -2,7 +2,6 @@
 # at once, above all others, unless the clock is further behind them than snowflake.max_ahead, or
 # cannot be right.  A clock with which nothing was minted leaves nothing behind.
 
-use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

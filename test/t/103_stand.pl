@@ -2,7 +2,6 @@
 # their present lead, which only falls as time passes, and by at most snowflake.max_ahead.  Beyond
 # that, they are refused, with the reason.
 
-use lib 'test/perl';
 use SnowflakeClock;
 use SnowflakeTest;
 

@@ -2,7 +2,6 @@
 # canceled, killed, or fails.  Its name shows in pg_stat_activity.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest qw(!extend !mint);
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 

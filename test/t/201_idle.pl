@@ -2,7 +2,6 @@
 # as it can commits at most two reservations a second, and no mint ever waits
 # for them.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 # Nothing else shall write WAL.

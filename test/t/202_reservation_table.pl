@@ -4,7 +4,6 @@
 # the reason in the log and without a write, until the table is repaired.
 # long
 
-use lib 'test/perl';
 use SnowflakeTest qw(!extend !stored);
 
 # Four IDs in a tick, so that what is reserved is used up in no time.

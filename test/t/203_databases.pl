@@ -3,7 +3,6 @@
 # nobody becomes a superuser by that.  Where it is lost, 207_accept_database has what follows.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest qw(!extend !mint);
 
 # in an encoding that not every other can be converted to

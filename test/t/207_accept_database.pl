@@ -2,7 +2,6 @@
 # below it, whatever the clock says, whichever node ID it had, and whenever the server dies.  An ID
 # that cannot be right is refused.  And it is dropped under load: minting goes on, or says why not.
 
-use lib 'test/perl';
 use SnowflakeTest qw(!mint);
 
 my $hour = 3_600_000;

@@ -2,7 +2,6 @@
 # pause, and does not fill the log; so does one that fails.  The server's time is stopped,
 # so that its pauses are as long as this test says.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $pause = 10_000;    # of a keeper of which nothing is asked, in ms

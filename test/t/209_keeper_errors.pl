@@ -1,7 +1,6 @@
 # An error ends a round of the keeper, and not the keeper: in any phase, with a lock held, or
 # after the commit.  What it prevents is not published, and IDs go on ascending.
 
-use lib 'test/perl';
 use SnowflakeRaces;
 use SnowflakeTest qw(!mint);
 

@@ -3,7 +3,6 @@
 # came with the WAL; and the log says where its node ID comes from: it may have come with the data.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 

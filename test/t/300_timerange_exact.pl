@@ -3,7 +3,6 @@
 # ranges, with one layout.)
 # long
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = new_node('main', node_id => undef);

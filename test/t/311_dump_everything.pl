@@ -2,7 +2,6 @@
 # server of another node ID: the same definitions, the same rows, and all of it at work.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 # The reservation is kept in the database that is dumped, so that there is one

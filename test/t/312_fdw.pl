@@ -3,7 +3,6 @@
 # the other one has the extension as well; and a default mints where it is.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $local = minting_node('local', node_id => 1, conf => "timezone = 'UTC'");

@@ -3,7 +3,6 @@
 # row was inserted.  A publication of all tables leaves the subscriber's reservation alone.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my %node_id = (ada => 1, bob => 2);

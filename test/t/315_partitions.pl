@@ -4,7 +4,6 @@
 # completes a killed one.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakePartitions qw(
   bounds complaints due fails kill_session look_after maintain maintain_at names owner_session
   partitions_node run_script sql start_run

@@ -3,7 +3,6 @@
 # one table is reported at the end, when the others have been maintained.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakePartitions qw(
   complaints due fails look_after maintain maintain_at names partitions_node run_script sql start_run
 );

@@ -3,7 +3,6 @@
 # committed or rolled back: across crashes, restarts, promotions, and changes of the layout.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeEvents;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;

@@ -3,7 +3,6 @@
 # frontier and the later snapshot, while a transaction is being prepared, and when parallel
 # workers mint first.
 
-use lib 'test/perl';
 use SnowflakeEvents;
 use SnowflakeRaces;
 use SnowflakeTest;

@@ -3,7 +3,6 @@
 # committed after its snapshot was taken; and one snapshot gets one answer.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeEvents qw(create_events open_row);
 use SnowflakeTest;
 

@@ -4,7 +4,6 @@
 # back like any session, and so does a transaction that it prepares.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $primary = minting_node(

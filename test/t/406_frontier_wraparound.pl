@@ -1,6 +1,5 @@
 # The frontier of a snapshot when transaction IDs wrap around.
 
-use lib 'test/perl';
 use SnowflakeEvents qw(create_events);
 use SnowflakeTest;
 

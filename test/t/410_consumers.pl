@@ -2,7 +2,6 @@
 # in order, while a transaction that minted first commits last.  The statements of those are what
 # Kafka Connect's JDBC source and the like of Airbyte send.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $consumers = 'doc/tailing';

@@ -3,7 +3,6 @@
 # are renewed, given back and used up, and it survives a coordinator that is away for a while.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use Sys::Hostname;

@@ -4,7 +4,6 @@
 # long
 
 use IO::Socket::UNIX;
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

@@ -3,7 +3,6 @@
 # snowflake_fleet_recover() restores service.
 # long
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

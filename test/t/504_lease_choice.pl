@@ -4,7 +4,6 @@
 # ended first.  Many servers choose at the same time, and those that are late spread.
 # long
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use Time::HiRes qw(time);

@@ -3,7 +3,6 @@
 # it has to wait; hosts do not answer.  No lease is lost or doubled, and the next host is asked.
 # long
 
-use lib 'test/perl';
 use List::Util qw(max);
 use SnowflakeCoordinator;
 use SnowflakeFleet;

@@ -2,7 +2,6 @@
 # a log, an error or a setting, and damaged records are skipped.
 # long
 
-use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

@@ -3,7 +3,6 @@
 # grants nothing, and the new one renews what was granted.
 # long
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

@@ -3,7 +3,6 @@
 # mint again if one of them has a clock that is ahead.
 # long
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

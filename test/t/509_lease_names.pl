@@ -2,7 +2,6 @@
 # server.
 # long
 
-use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

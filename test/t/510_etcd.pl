@@ -2,7 +2,6 @@
 # it has done; copies of its records; users; TLS.
 # long
 
-use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

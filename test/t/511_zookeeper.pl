@@ -2,7 +2,6 @@
 # its own.
 # long
 
-use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

@@ -3,7 +3,6 @@
 # long
 
 use File::Basename;
-use lib 'test/perl';
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest;

@@ -3,7 +3,6 @@
 # nobody knows what was minted.  One section needs injection points.
 # long
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

@@ -3,7 +3,6 @@
 # above it.  A lease is renewed when half of it has passed by any measure.
 # long
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 

@@ -3,7 +3,6 @@
 # files are refused before any host is asked.
 # long
 
-use lib 'test/perl';
 use MIME::Base64 qw(encode_base64);
 use SnowflakeCoordinator;
 use SnowflakeFleet;

@@ -3,7 +3,6 @@
 # also on a standby, so that parallel queries get their workers.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Cluster;

@@ -5,7 +5,6 @@
 # versions: all
 # long
 
-use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest qw(!refused);
 

@@ -7,7 +7,6 @@
 #
 # long
 
-use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 

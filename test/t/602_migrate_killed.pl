@@ -6,7 +6,6 @@
 #
 # long
 
-use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 use Time::HiRes qw(time);

@@ -2,7 +2,6 @@
 # test/migrate, and, for rows with a created_at, on tables of which a tick has more rows than the
 # sequence can count.
 
-use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 

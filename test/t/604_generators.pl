@@ -4,7 +4,6 @@
 #
 # versions: all
 
-use lib 'test/perl';
 use IPC::Run;
 use SnowflakeTest;
 

@@ -5,7 +5,6 @@
 #
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeDepot;
 use SnowflakeTest;
 

@@ -5,7 +5,6 @@
 # versions: all
 # long
 
-use lib 'test/perl';
 use SnowflakeDepot qw(build catalog conf difference run_file unexplained);
 use SnowflakeTest qw(error_of new_node query refuses wait_for_mint);
 

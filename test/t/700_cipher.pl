@@ -1,7 +1,6 @@
 # FF1, the encryption behind snowflake_public(), without a server: NIST's samples,
 # and that what is encrypted is a permutation which decryption undoes.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $program = PostgreSQL::Test::Utils::tempdir() . '/ff1';

@@ -1,7 +1,6 @@
 # Public IDs: they decrypt to themselves, each mistake has its own error, keys rotate, and look-ups
 # use the primary key.  703_key_file.pl is about the file of the keys.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_public();

@@ -2,7 +2,6 @@
 # one which is being written, or is gone, leaves no key in use that is not the file's.  And the keys
 # are nowhere else: not in a log, an error, a setting, a plan, a dump, or the data directory.
 
-use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(stat);
 

@@ -2,7 +2,6 @@
 # mint.  No role gains a privilege, no ID is issued twice, and minting goes on soon after a superuser
 # has cleaned up.  SNOWFLAKE_HOSTILE_SECONDS=600 is a long run, SNOWFLAKE_HOSTILE_SEED repeats one.
 
-use lib 'test/perl';
 use SnowflakeTest;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 

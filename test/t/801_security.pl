@@ -2,7 +2,6 @@
 # without being a superuser may do.
 # versions: all
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 # Every other function is for everybody.

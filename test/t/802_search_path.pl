@@ -2,7 +2,6 @@
 # by the keeper.  Somebody plants everything that an unqualified name could find, and each planted
 # object reports its use by an error, which the log keeps.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = new_node('main', conf => "snowflake.database = kept");

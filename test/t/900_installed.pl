@@ -5,7 +5,6 @@
 # versions: all
 
 use File::Basename;
-use lib 'test/perl';
 use SnowflakeTest;
 
 plan skip_all => 'nm is not installed' if system('nm --version >/dev/null 2>&1') != 0;

@@ -5,7 +5,6 @@
 
 use File::Basename;
 use File::Path;
-use lib 'test/perl';
 use SnowflakeTest;
 
 # The script to the next version goes into a copy of the installation, which finds its files

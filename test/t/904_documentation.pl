@@ -13,7 +13,6 @@
 #   <!-- conf: LINE -->             a setting of the whole page's server
 #   <!-- needs snowflake_public --> a whole page that a build without it cannot run
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my @pages = ('README.md', sort glob('doc/{*,clients/*}.md'));

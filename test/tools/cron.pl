@@ -1,6 +1,5 @@
 # pg_cron runs snowflake_partitions.maintain(), by the statement of doc/partitions.md.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $doc = 'doc';

@@ -2,7 +2,6 @@
 # name the type and write the ID as text; and the reservation, which a consumer in the
 # keeper's database sees, can be left out.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my $node = new_node('main', init => { allows_streaming => 'logical' });

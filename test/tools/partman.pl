@@ -2,7 +2,6 @@
 # numbers, and refuses a column of the type.  The statements of doc/tools.md
 # are run as they are written there.
 
-use lib 'test/perl';
 use SnowflakeTest;
 
 my ($partman) = slurp_file('doc/tools.md') =~ /^(## pg_partman.*?)^## /ms;

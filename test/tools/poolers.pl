@@ -2,7 +2,6 @@
 # standby.  A client that mints through them gets an ID of its own, by RETURNING.
 
 use IPC::Run;
-use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use SnowflakeTest;
 

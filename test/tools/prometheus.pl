@@ -6,7 +6,6 @@ use Cwd;
 use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP;
-use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use SnowflakeTest;
 

@@ -9,7 +9,6 @@
 use strict;
 use warnings;
 
-use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(finish_minter new_node start_minter wait_until);
