@@ -23,23 +23,16 @@
  *
  * The node ID changes with -DALONE only, to keep the search small.
  *
- * A position is a tick here.  The clock is arbitrary: what it decides, how far a mint
- * or a reservation goes, and how much of that mints may use, is any number.  So what
+ * A position is a tick here, up to TICKS.  The clock is arbitrary: what it decides, how far
+ * a mint or a reservation goes, and how much of that mints may use, is any number.  So what
  * the judge of the clock believes can change nothing here.  Not modeled:
  * snowflake_advance(), snowflake_restart_at_clock(), batches, and a reservation that
  * is lost.
- *
- * A rule is taken out by -DPUBLISH_BEFORE_COMMIT, -DUSE_UNSTORED, -DSTORED_OUTLIVES_GATE,
- * -DCLOSE_IN_ONE_STEP, -DLOOK_ONCE, -DIGNORE_ROW, -DIGNORE_OWN_ROW, -DCOMMIT_NOT_DURABLE,
- * -DEVERY_END_IS_OF_BEFORE.
  *
  * A step of a backend or a keeper is what stands behind one "::".  Where each of them
  * is, and what it remembers, is in arrays, so that a crash can forget it.
  */
 
-#ifndef TICKS
-#define TICKS	3				/* the largest position */
-#endif
 #define NODES	2
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 
@@ -209,11 +202,7 @@ proctype minter(byte s; byte m)
 		 * allows what the code does, and more.
 		 */
 	:: atomic { backend[m] == SWAP && last[s] == seen[m] && seen[m] < limit[s] ->
-		next[m] = seen[m] + 1;
-		do
-		:: next[m] < limit[s] -> next[m]++
-		:: break
-		od;
+		up_to_any(next[m], seen[m] + 1, limit[s]);
 		last[s] = next[m];
 		backend[m] = UNLOCK }
 	:: atomic { backend[m] == SWAP && last[s] != seen[m] ->

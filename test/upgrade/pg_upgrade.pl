@@ -6,13 +6,8 @@
 # SNOWFLAKE_UPGRADE_PATHS names the installations, oldest first.  The framework
 # is that of the newest.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(finish_minter new_node start_minter wait_until);
-use Test::More;
 
 my @paths = split ' ', $ENV{SNOWFLAKE_UPGRADE_PATHS};
 my $layout = 'discord';
