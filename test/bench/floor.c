@@ -2,7 +2,7 @@
  *
  * floor.c
  *	  The least that a function like snowflake_next() can cost: one that does
- *	  nothing, and one that counts in shared memory, which all sessions share.
+ *	  nothing, and two that count in shared memory, which all sessions share.
  *
  * A module of its own, so that nothing of it is in the extension.  It is preloaded.
  *
@@ -20,6 +20,7 @@
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(bench_floor);
+PG_FUNCTION_INFO_V1(bench_cas);
 PG_FUNCTION_INFO_V1(bench_locked_cas);
 
 /* In one cache line, as in the generator. */
@@ -77,16 +78,25 @@ bench_floor(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(1);
 }
 
-/* The least for numbers that ascend over all sessions, and by whose lock somebody can wait for all who are at it. */
+/* The least for numbers that ascend over all sessions. */
+Datum
+bench_cas(PG_FUNCTION_ARGS)
+{
+	uint64		last = pg_atomic_read_u64(&shared->last);
+
+	while (!pg_atomic_compare_exchange_u64(&shared->last, &last, last + 1))
+		;
+	PG_RETURN_INT64((int64) (last + 1));
+}
+
+/* ... under a lock by which somebody can wait for all who are at it. */
 Datum
 bench_locked_cas(PG_FUNCTION_ARGS)
 {
-	uint64		last;
+	Datum		number;
 
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	last = pg_atomic_read_u64(&shared->last);
-	while (!pg_atomic_compare_exchange_u64(&shared->last, &last, last + 1))
-		;
+	number = bench_cas(fcinfo);
 	LWLockRelease(&shared->lock);
-	PG_RETURN_INT64((int64) (last + 1));
+	return number;
 }

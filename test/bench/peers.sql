@@ -2,6 +2,7 @@
 -- psql -v floor=<path of floor.so> -v uuidv7=<true from PostgreSQL 18 on>
 
 CREATE FUNCTION bench_floor() RETURNS bigint AS :'floor' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+CREATE FUNCTION bench_cas() RETURNS bigint AS :'floor' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 CREATE FUNCTION bench_locked_cas() RETURNS bigint AS :'floor' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 CREATE SEQUENCE bench_sequence;
 
