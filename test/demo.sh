@@ -29,7 +29,7 @@ kill_server()
 	say "kill -9 $postmaster ${processes[*]}"
 	kill -KILL "$postmaster" "${processes[@]}" 2>/dev/null || true
 	# where nobody takes note of the end of a process, it is a zombie
-	while grep -qs '^State:[[:space:]]*[^Z]' "/proc/$postmaster/status"; do
+	while grep -qs '^State:[[:space:]]*[^Z[:space:]]' "/proc/$postmaster/status"; do
 		sleep 0.1
 	done
 	[ ! -e "/proc/$postmaster" ] || rm "$work/data/postmaster.pid"
