@@ -130,8 +130,8 @@ program_ok(
 		q{
 	for package in $(dpkg-query -W -f "\${Package}\n" "postgresql-*-snowflake"); do
 		cd /usr/share/doc/$package
-		grep -oh "](\(doc\|monitoring\|[.][.]/monitoring\)/[^)#]*" README.md doc/*.md |
-			sed "s,^](\([.][.]/\)\?,," | sort -u | xargs ls
+		grep -oh "](\(doc\|monitoring\|[.][.]/monitoring\|clients\|fleet\|tailing\)/[^)#]*" README.md doc/*.md |
+			sed "s,^](\([.][.]/\)\?,,; s,^\(clients\|fleet\|tailing\)/,doc/&," | sort -u | xargs ls
 	done}));
 program_ok(
 	'installed packages pass their tests' => inside(q{autopkgtest --no-built-binaries . -- null}));
