@@ -4,10 +4,10 @@
     sudo apt-get install python3-psycopg2
     python3 consumer.py 'dbname=shop' orders orders.position
 
-Its role needs SELECT on the table.  Its position is in a file, whose directory must exist, and which is replaced when
-rows were printed; after a crash in between, these rows come again.  It looks twice a second.  With --listen it looks
-every five seconds, and is woken by notifications, which a trigger on the table sends; that costs those who write (see
-"A consumer" in doc/tailing.md):
+Its role, whose name is by default the system user's, needs SELECT on the table.  Its position is in a file, whose
+directory must exist, and which is replaced when rows were printed; after a crash in between, these rows come again.  It
+looks twice a second.  With --listen it looks every five seconds, and is woken by notifications, which a trigger on the
+table sends; that costs those who write (see "A consumer" in doc/tailing.md):
 
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_notify('snowflake_tail', TG_TABLE_NAME); RETURN NULL; END $$;
