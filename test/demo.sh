@@ -32,7 +32,7 @@ kill_server()
 	while grep -qs '^State:[[:space:]]*[^Z[:space:]]' "/proc/$postmaster/status"; do
 		sleep 0.1
 	done
-	[ ! -e "/proc/$postmaster" ] || rm "$work/data/postmaster.pid"
+	[ ! -e "/proc/$postmaster" ] || rm "$work"/{data/postmaster.pid,.s.PGSQL.*.lock}
 }
 
 install_missing
