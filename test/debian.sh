@@ -152,11 +152,11 @@ prefer_experimental()
 # The caller holds the lock.
 make_chroot()
 {
-	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
-	local packages="$chroot_packages${4:+ $4}" what version preferences
+	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log packages="$chroot_packages${4:+ $4}" what version preferences
 
 	for version in $versions; do
-		packages+=" postgresql-$version postgresql-server-dev-$version${tools_of[$version]:+ ${tools_of[$version]}}"
+		packages+=" postgresql-$version postgresql-server-dev-$version"
+		[ -n "${5:-}" ] || packages+=${tools_of[$version]:+ ${tools_of[$version]}}
 	done
 	what="$suites: $packages"
 	! chroot_is_whole "$dir" "$what" || return 0
