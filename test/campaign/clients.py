@@ -208,7 +208,7 @@ class Client:
         if isinstance(error, Hung):
             code, text = 'hung', f'no answer for {HUNG_AFTER_S} s'
         elif error.pgcode:
-            code = error.pgcode
+            code = 'lease ended' if text.endswith("lease of this server's node ID has ended") else error.pgcode
         elif any(s in text + str(error) for s in ('starting up', 'shutting down', 'recovery mode', 'not accepting',
                                                   'not yet accepting')):
             code = '57P03'      # psycopg2 has no SQLSTATE for what failed while connecting

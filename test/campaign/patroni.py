@@ -295,7 +295,7 @@ class Patroni(Campaign):
         self.hold(2, 8)
 
     def check_more(self, errors):
-        frozen = ('55000', ) if any(event['kind'] == 'freeze' for event in self.events) else ()
+        frozen = ('lease ended', ) if any(event['kind'] == 'freeze' for event in self.events) else ()
         others = sorted(set(errors).difference(SERVERS_END, frozen))
         self.check(f'no errors but those of a server\'s end: {", ".join(others) or "none"}', not others)
 
