@@ -21,7 +21,7 @@ our @EXPORT = (
 	  change_node_id children coordinator_url disorder duplicates finish_minter freeze
 	  has_injection_points has_public hold_keeper kill_postmaster lock_reservation member_conf
 	  mint_together minting_node new_coordinator new_member new_node reload_with restart_node
-	  set_conf sleeps_of standby_of start_after_kill start_minter stored thaw write_keys
+	  set_conf sleeps_of standby_of start_after_kill start_client start_minter stored thaw write_keys
 	));
 
 my $minters = 0;
@@ -342,6 +342,17 @@ sub stored
 	return ($stdout =~ /stored = "(.*?)"\t/)[0];
 }
 
+# Start psql or pgbench, as of the server, with arguments; output is where what it prints goes.
+sub start_client
+{
+	my ($node, $command, @output) = @_;
+	my ($program, @arguments) = @$command;
+
+	local %ENV = $node->_get_env();
+	return IPC::Run::start([ $node->installed_command($program), @arguments ],
+		'<', \undef, @output);
+}
+
 # Start psql with a script, which is in a file so that it needs nobody to feed it.
 sub start_script
 {
@@ -350,17 +361,9 @@ sub start_script
 	my $minter = { ids => "$file.ids", errors => '' };
 
 	append_to_file($file, $script);
-	local %ENV = $node->_get_env();
-	$minter->{run} = IPC::Run::start(
-		[
-			$node->installed_command('psql'), qw(-XAtq -d),
-			$node->connstr($dbname // 'postgres'), '-f',
-			$file
-		],
-		'>',
-		$minter->{ids},
-		'2>',
-		\$minter->{errors});
+	$minter->{run} =
+	  start_client($node, [ qw(psql -XAtq -d), $node->connstr($dbname // 'postgres'), '-f', $file ],
+		'>', $minter->{ids}, '2>', \$minter->{errors});
 	return $minter;
 }
 

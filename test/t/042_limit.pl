@@ -68,29 +68,23 @@ foreach my $reservation ('6s', '20s', '1min')
 	wait_for_mint($node);
 	set_conf($node, synchronous_standby_names => 'nobody');
 	my $output = PostgreSQL::Test::Utils::tempdir() . '/ids';
-	my $busy;
-	{
-		local %ENV = $node->_get_env();
-		$busy = IPC::Run::start(
-			[
-				$node->installed_command('psql'), '-XAtq', '-c', 'SET snowflake.max_wait = 0', '-c',
-				q{
-				DO $$
-				DECLARE
-					ends timestamptz := clock_timestamp() + interval '120 s';
+	my $mint = q{
+		DO $$
+		DECLARE
+			ends timestamptz := clock_timestamp() + interval '120 s';
+		BEGIN
+			WHILE clock_timestamp() < ends LOOP
 				BEGIN
-					WHILE clock_timestamp() < ends LOOP
-						BEGIN
-							PERFORM count(*) FROM generate_series(1, 5000);
-							RAISE NOTICE 'at %', extract(epoch FROM snowflake_timestamp(snowflake_next()));
-						EXCEPTION WHEN OTHERS THEN
-						END;
-					END LOOP;
-				END $$}, 'postgres'
-			],
-			'2>',
-			$output);
-	}
+					PERFORM count(*) FROM generate_series(1, 5000);
+					RAISE NOTICE 'at %', extract(epoch FROM snowflake_timestamp(snowflake_next()));
+				EXCEPTION WHEN OTHERS THEN
+				END;
+			END LOOP;
+		END $$};
+	my $busy =
+	  start_client($node,
+		[ qw(psql -XAtq -c), 'SET snowflake.max_wait = 0', '-c', $mint, 'postgres' ],
+		'2>', $output);
 	wait_until('the keeper waits for a standby',
 		sub { waits($node, 'snowflake keeper', 'SyncRep') });
 	$stored = status($node, 'extract(epoch FROM reserved_until)');

@@ -93,20 +93,10 @@ COMMIT;
 UPDATE app.order_status SET status = 'view' WHERE id = :new_order;
 });
 my ($out, $err) = ('', '');
-my $load;
-{
-	local %ENV = $node->_get_env();
-	$load = IPC::Run::start(
-		[
-			$node->installed_command('pgbench'),
-			'-n', '-c', '3', '-R', '30', '-T', '1800', '--max-tries=0', '-f', $script,
-			$node->connstr($used)
-		],
-		'>',
-		\$out,
-		'2>',
-		\$err);
-}
+my $load =
+  start_client($node,
+	[ qw(pgbench -n -c 3 -R 30 -T 1800 --max-tries=0 -f), $script, $node->connstr($used) ],
+	'>', \$out, '2>', \$err);
 
 # Wait until it has inserted some more.
 sub more_load

@@ -70,28 +70,17 @@ sub killed
 	for (my $attempt = 1;; $attempt++)
 	{
 		my ($out, $err) = ('', '');
-		my ($run, $holder);
+		my $holder;
 
 		if ($attempt == 1)
 		{
 			$holder = $node->background_psql($dbname);
 			$holder->query_safe("BEGIN; LOCK TABLE $table");
 		}
-		{
-			local %ENV = $node->_get_env();
-			$run = IPC::Run::start(
-				[
-					$node->installed_command('psql'),
-					'-XAtq', '-d', $node->connstr($dbname) . ' application_name=victim',
-					'-f', $script
-				],
-				'<',
-				\undef,
-				'>',
-				\$out,
-				'2>',
-				\$err);
-		}
+		my $run =
+		  start_client($node,
+			[ qw(psql -XAtq -f), $script, $node->connstr($dbname) . ' application_name=victim' ],
+			'>', \$out, '2>', \$err);
 		my $start = time;
 		my $is_there = query(
 			$node,

@@ -167,18 +167,12 @@ sub let_loose
 	my $script = PostgreSQL::Test::Utils::tempdir() . "/$role.$wave.sql";
 
 	PostgreSQL::Test::Utils::append_to_file($script, $sql);
-	local %ENV = $node->_get_env();
 
 	# a wave must end, whatever the database has for defaults
 	local $ENV{PGOPTIONS} = '-c statement_timeout=1s -c lock_timeout=500ms -c client_encoding=UTF8';
-	return IPC::Run::start(
-		[
-			$node->installed_command('psql'),
-			'-XAtq', '-d', $node->connstr($dbname) . " user=$role",
-			'-f', $script
-		],
-		'&>',
-		'/dev/null');
+	return start_client($node,
+		[ qw(psql -XAtq -f), $script, $node->connstr($dbname) . " user=$role" ],
+		'&>', '/dev/null');
 }
 
 # What a superuser does when it is over.  (The keeper may look like one of them: the
