@@ -1799,6 +1799,31 @@ BEGIN
 END
 $$;
 
+-- Run a statement, unless it has to wait for a lock for longer than others may wait behind it.  Two tables
+-- are locked for a foreign key, and a transaction may lock them the other way round: who gives up before
+-- deadlock_timeout is no part of a deadlock, which could end that transaction.  Returns NULL when it has run,
+-- otherwise how long to wait.
+CREATE FUNCTION snowflake_migrate.run_briefly(statement text) RETURNS float8
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM set_config('lock_timeout', '200ms', true);
+	EXECUTE statement;
+	RETURN NULL;
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+	RETURN 0.5 + random();
+END
+$$;
+
+CREATE PROCEDURE snowflake_migrate.retry(statement text)
+	LANGUAGE plpgsql
+AS $$
+BEGIN
+	CALL snowflake_migrate.repeat(pg_catalog.format('SELECT snowflake_migrate.run_briefly(%L)', statement));
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.retry(text) IS 'run a statement that waits at most 200 ms for its locks, again until it gets them; build() returns calls of it';
+
 -- Commits for each table and each batch.  It waits for the lock under which a table gets its columns for at
 -- most 200 ms, and otherwise only locks the rows of a batch.
 CREATE PROCEDURE snowflake_migrate.fill(targets text[], type regtype DEFAULT 'pg_catalog.int8', widen text[] DEFAULT '{}',
@@ -1965,8 +1990,8 @@ BEGIN
 			RETURN NEXT b.definition;
 		ELSE
 			IF b.constraint_id IS NULL THEN
-				RETURN NEXT format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', b.relation, b.name, replace(b.definition, ' NOT VALID', ''),
-					CASE WHEN b.definition LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END);
+				RETURN NEXT format('CALL snowflake_migrate.retry(%L)', format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', b.relation, b.name,
+					replace(b.definition, ' NOT VALID', ''), CASE WHEN b.definition LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END));
 			END IF;
 			IF b.is_valid THEN
 				RETURN NEXT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.name);

@@ -154,11 +154,30 @@ is( unexplained(
 	'',
 	'nothing of the catalogs is lost');
 
-# While it has its locks, the swap only changes catalogs.  It scans rows for an exclusion constraint.
+# A foreign key locks two tables, which a transaction may have locked the other way round.
 
 my $quiet = new_depot($node, 'quiet');
 query($node, $fill, dbname => $quiet);
 build($node, $quiet);
+query(
+	$node,
+	'ALTER TABLE app.taggings DROP CONSTRAINT snowflake_new_taggings_tag_id_fkey',
+	dbname => $quiet);
+my $writer = $node->background_psql($quiet, on_error_stop => 0);
+$writer->query_safe('BEGIN; LOCK app.tags IN ROW EXCLUSIVE MODE');
+my $builder = $node->background_psql($quiet, on_error_stop => 0);
+start_statement($builder, "SELECT snowflake_migrate.build() \\gexec\n");
+wait_for_query(
+	$node,
+	q{SELECT count(*) = 1 FROM pg_locks WHERE relation = 'app.taggings'::regclass AND mode = 'ShareRowExclusiveLock'},
+	dbname => $quiet);
+is($writer->query('LOCK app.taggings IN ROW EXCLUSIVE MODE; SELECT 1; COMMIT'),
+	1, 'a foreign key makes no deadlock with a transaction that writes both tables');
+finish_statement($builder);
+is($builder->{stderr}, '', 'and is made when that has ended');
+
+# While it has its locks, the swap only changes catalogs.  It scans rows for an exclusion constraint.
+
 is( query(
 		$node, q{
 	BEGIN;
