@@ -1799,10 +1799,10 @@ BEGIN
 END
 $$;
 
--- Run a statement, unless it has to wait for a lock for longer than others may wait behind it.  Two tables
--- are locked for a foreign key, and a transaction may lock them the other way round: who gives up before
--- deadlock_timeout is no part of a deadlock, which could end that transaction.  Returns NULL when it has run,
--- otherwise how long to wait.
+-- Run a statement that waits at most 200 ms for a lock, since others wait behind it.  A foreign key locks two
+-- tables, and a transaction may lock them the other way round: a wait that ends before deadlock_timeout, 1 s
+-- by default, makes no deadlock, which could end that transaction.  Returns NULL when the statement has run,
+-- otherwise how many seconds to pause.
 CREATE FUNCTION snowflake_migrate.run_briefly(statement text) RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1815,6 +1815,7 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 END
 $$;
 
+-- ... until it has its locks
 CREATE PROCEDURE snowflake_migrate.retry(statement text)
 	LANGUAGE plpgsql
 AS $$

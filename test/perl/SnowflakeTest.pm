@@ -342,7 +342,7 @@ sub stored
 	return ($stdout =~ /stored = "(.*?)"\t/)[0];
 }
 
-# Start psql or pgbench, as of the server, with arguments; output is where what it prints goes.
+# Start the server's psql or pgbench, with arguments; output is how IPC::Run is told where its output goes.
 sub start_client
 {
 	my ($node, $command, @output) = @_;
